@@ -54,6 +54,13 @@ class NoneType(Type):
         return "void"
 
 
+class Nothing(NoneType):
+    """What ``()`` is, and a call of a macro that ends in no value."""
+
+    def __str__(self) -> str:
+        return "none"
+
+
 class Real(NoneType):
     """A floating-point number of ``bytes``: it has its place in a struct and is no value of the language's."""
 
@@ -440,6 +447,7 @@ def round_up(value: int, align: int) -> int:
 
 
 VOID = NoneType()
+NOTHING = Nothing()
 INT8, INT16, INT32, INT64 = Int(8), Int(16), Int(32), Int(64)
 UINT8, UINT16, UINT32, UINT64 = Int(8, False), Int(16, False), Int(32, False), Int(64, False)
 BOOL = Bool()

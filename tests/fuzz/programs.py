@@ -26,7 +26,7 @@ macro between(low, high, most) { let $v = (int64)(low); ($v < high && $v < most)
 macro bump($v, e) { $v += (int8)(e); $v++; $v }
 """
 # What bpftrace refuses (indexes with a sign) or does otherwise; see Writer.common.
-_ADDITIONS = re.compile(r"getopt|\]\)|\)\[\(|& [0137]\]")
+_ADDITIONS = re.compile(r"getopt|\]\)|\)\[\(|& [0137]\]|\?:")
 EVENT = "tracepoint:syscalls:sys_enter_getppid"
 
 
@@ -399,7 +399,8 @@ class Writer(Things):
             choices += [lambda: f"delete({m.name}, {self.whole_key(m)});",
                         lambda: f"print(delete({m.name}, {self.whole_key(m)}));"]
         if m.key and m.value in (*SHAPES, *READABLE):
-            choices.append(lambda: f"if (find({m.name}, {self.whole_key(m)}, ${name})) {{ print(${name}); }}")
+            choices.append(lambda: f"{f'let ${name}; ' if self.common else ''}if (find({m.name}, {self.whole_key(m)}, "
+                           f"${name})) {{ print(${name}); }}")
         if self.chance(0.3):
             choices.append(lambda: f"{self.pick('clear', 'zero')}({m.name});")
         return self.random.choice(choices)()
@@ -415,7 +416,7 @@ class Writer(Things):
         if self.chance(0.2):
             return self.long_loop(name)
         self.loops += 1
-        if pick < 3:
+        if pick < 3 and not self.common:  # where break and continue are refused
             found = f"unroll ({self.random.randrange(1, 4)}) {self.inner(depth)}"
         elif pick < 4:
             self.scopes.append({name: "int"})
@@ -424,7 +425,7 @@ class Writer(Things):
                      f"{self.inner(depth)} }}")
             self.scopes.pop()
         else:
-            start = self.pick("0", "-2", "3", "(@zero - 1)")
+            start = self.pick("0", "(-2)" if self.common else "-2", "3", "(@zero - 1)")
             end = self.pick("4", "6", f"(({self.varying(1)}) & 7)", "(@zero + 5)")
             self.scopes.append({name: "int"})
             found = f"for (${name} : {start}..{end}) {self.inner(depth)}"
@@ -440,7 +441,7 @@ class Writer(Things):
         body = "".join([self.light(name) for _ in range(self.random.randrange(1, 4))])
         self.scopes.pop()
         end = self.pick(str(count), f"(@zero + {count})")
-        return self.pick(f"for (${name} : {self.pick('0', '-7')}..{end}) {{ {body} }}",
+        return self.pick(f"for (${name} : {self.pick('0', '(-7)' if self.common else '-7')}..{end}) {{ {body} }}",
                          f"let ${name} = 0; while (${name} < {count}) {{ ${name}++; {body} }}",
                          f"let ${name} = {count}; while (1) {{ ${name}--; if (${name} < 1) {{ break; }} {body} }}",
                          f"let ${name} = (@zero + {count}); while (${name} > 0) {{ {body.replace('continue', 'break')} "

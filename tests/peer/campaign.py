@@ -28,7 +28,7 @@ def compare(arguments: list[str]) -> tuple[str, Answer, Answer]:
     """(in what the two answers differ, the peer's, Sonde's)."""
     peer, own = ask_peer(arguments), ask_sonde(arguments)
     found = difference(peer, own)
-    if found == "output" and ask_peer(arguments).output != peer.output:  # what it prints depends on the moment
+    if found == "output" and difference(peer, ask_peer(arguments)) == found:  # what it prints depends on the moment
         found = difference(peer, Answer(own.status, peer.output, own.errors))
     if "-d" in arguments and found not in VERDICTS:
         found = ""

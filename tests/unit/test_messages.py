@@ -126,14 +126,14 @@ def test_config(entry: str, message: str) -> None:
 
 @pytest.mark.parametrize(("statements", "where", "message"), [
     # void, of which each user says that it is wrong
-    ("$x = 1 + exit()", "1 + exit()", "Type mismatch for '+': comparing int64 with void"),
-    ("$x = exit() * exit()", "exit() * exit()", "The * operator can not be used on expressions of types void, void"),
-    ("$x = -exit()", "-exit()", "The - operator can not be used on expressions of type 'void'"),
-    ("$x = (int8)exit()", "(int8)", 'Cannot cast from "void" to "int8"'),
-    ("if (exit()) { }", "if (exit()) { }", "Invalid condition: void"),
+    ("$x = 1 + exit()", "1 + exit()", "Type mismatch for '+': comparing int8 with none"),
+    ("$x = exit() * exit()", "exit() * exit()", "The * operator can not be used on expressions of types none, none"),
+    ("$x = -exit()", "-exit()", "The - operator can not be used on expressions of type 'none'"),
+    ("$x = (int8)exit()", "(int8)", 'Cannot cast from "none" type'),
+    ("if (exit()) { }", "if (exit()) { }", "Invalid condition: none"),
     ('printf("%d", exit())', 'printf("%d", exit())', "unable to print none type for specifier: d"),
     ("for ($i : 0..exit()) { }", "for ($i : 0..exit()", "Loop range requires an integer for the end value"),
-    ("@ = sum(exit())", "sum(exit())", "sum() only supports integer arguments (void provided)"),
+    ("@ = sum(exit())", "sum(exit())", "sum() only supports integer arguments (none provided)"),
     # what is cast or converted to another type
     ("$x = (buffer[4])pid", "(buffer[4])", 'Cannot cast from "uint32" to "buffer[4][4]"'),
     ('$x = (buffer)"a"', "(buffer)", 'Cannot cast from "string[2]" to "buffer[4]"'),

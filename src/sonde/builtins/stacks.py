@@ -10,7 +10,7 @@ from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..kinds import KINDS
-from ..language.ast import Call, Expr, Name, Reference
+from ..language.ast import Call, Cast, Expr, Name, Reference
 from ..semantics.builtins import STACK_LIMIT
 from ..semantics.config import STACK_MODES
 from ..semantics.context import CheckContext, unwinding_obstacle
@@ -19,6 +19,7 @@ from ..types import (
     PYTHON,
     THREAD_STACKS,
     VOID,
+    Bool,
     Stack,
     StackCopy,
     Tuple,
@@ -59,7 +60,7 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
             return None
         if context.check_expression(given) is None:
             return None
-        if not isinstance(given.const, int):
+        if not isinstance(given.const, int) or isinstance(given.type, Bool) or isinstance(given, Cast):
             context.error("not-constant", f"{node.name}: invalid limit value", node, ["it must be a literal integer"])
             return None
         limit = given.const

@@ -18,6 +18,7 @@ from ..types import (
     KERNEL,
     UINT32,
     UINT64,
+    Bool,
     Pointer,
     Str,
     Struct,
@@ -78,7 +79,7 @@ def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
     type = _check_argument(context, node)
     if type is None:
         return None
-    if convert.as_int(type) is None:
+    if convert.as_int(type) is None or isinstance(type, Bool):
         context.error("bad-argument", "Only integer supported for comm()'s pid", node)
         return None
     if not context.world.kfunc_id("bpf_iter_task_new"):

@@ -21,6 +21,7 @@ from ..semantics.rows import Types, choice_of
 from ..types import (
     BPF,
     INT64,
+    NOTHING,
     VOID,
     Pointer,
     Type,
@@ -85,7 +86,7 @@ def check_signal(context: CheckContext, node: Call, types: Types) -> Type | None
         context.error("bad-argument", f"{given} is not a valid signal, allowed range: [1,64]", node.args[0])
         return None
     node.choice = Signal(given)
-    return VOID
+    return NOTHING
 
 
 def _signal_sender(helper: int) -> Callable[[Lower, Call], None]:
@@ -115,7 +116,7 @@ def check_write_user(context: CheckContext, node: Call, types: Types) -> Type | 
         return None
     by_address = isinstance(source, Pointer) and source.space == BPF
     size = source.to.size if isinstance(source, Pointer) and by_address else source.size
-    length = node.args[2].const if len(node.args) > 2 else size
+    length = node.args[2].const
     if not 0 < length <= size:
         context.error("bad-argument", f"write_user: length must be between 1 and {size}, the size of what is written "
                       f"({length} provided)", node.args[-1])
@@ -162,20 +163,22 @@ def check_unwatch(context: CheckContext, node: Call, types: Types) -> Type | Non
 
 
 ROWS = (
-    Function("exit", ("status:int?",), VOID, "End tracing.", "exit()", sends="control", ends=True,
+    Function("exit", ("status:int?",), NOTHING, "End tracing.", "exit()", sends="control", ends=True,
              statement=_lower_exit),
     Function("dump", ("why:literal?",), VOID, "Give out what the flight recorder (--flight) holds.", 'dump("slow")',
              check_dump, sends="control", statement=_lower_dump),
-    Function("signal", ("signal:int|literal",), VOID, "Send a signal to the current process.", 'signal("KILL")',
+    Function("signal", ("signal:int|literal",), NOTHING, "Send a signal to the current process.", 'signal("KILL")',
              check_signal, unsafe=True, machine=True, macro=True, probes=_SIGNALLING, wrong=_NOT_SIGNALLING,
              statement=_signal_sender(h.SEND_SIGNAL)),
-    Function("signal_thread", ("signal:int|literal",), VOID, "Send a signal to the current thread.",
+    Function("signal_thread", ("signal:int|literal",), NOTHING, "Send a signal to the current thread.",
              'signal_thread("KILL")', check_signal, unsafe=True, machine=True, macro=True, probes=_SIGNALLING,
              wrong=_NOT_SIGNALLING, statement=_signal_sender(h.SEND_SIGNAL_THREAD)),
-    Function("override", ("value:int",), VOID, "Make the probed function return at once.", "override(-12)",
-             check_override, unsafe=True, machine=True, probes=("kprobe",), statement=lower_override,
-             wrong={"probe": "override() can only be used inside kprobes"}),
-    Function("write_user", ("to:ptr|int", "value:any", "length:number?"), None, "Write user memory.",
+    Function("override", ("value:int",), NOTHING, "Make the probed function return at once.", "override(-12)",
+             check_override, unsafe=True, machine=True, macro=True, probes=("kprobe",),
+             statement=lower_override,
+             wrong={"probe": "override() can only be used inside kprobes",
+                    **dict.fromkeys(("begin", "end", "self"), "The ctx builtin can not be used with '{kind}' probes")}),
+    Function("write_user", ("to:ptr|int", "value:any", "length:number"), None, "Write user memory.",
              "write_user(arg0, $x, 8)", check_write_user, unsafe=True, machine=True, macro=True, acts=True,
              statement=write_user_statement, scalar=lower_write_user),
     Function("unwatch", ("address:int",), None, "Remove a watchpoint.", "unwatch(5)", check_unwatch,

@@ -36,6 +36,7 @@ from ..source import Span
 from ..spec import Config
 from ..types import (
     BOOL,
+    NOTHING,
     UINT32,
     UINT64,
     VOID,
@@ -313,9 +314,9 @@ def _write_constants(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 
 
 ROWS = (
-    Function("assert", ("condition:any", "message:str?"), VOID, "End tracing with an error unless it holds.",
+    Function("assert", ("condition:any", "message:str?"), NOTHING, "End tracing with an error unless it holds.",
              'assert(@x > 0, "nothing seen")', library="checks", macro=True),
-    Function("static_assert", ("condition:any", "message:literal?"), VOID, "Refuse to compile unless it holds.",
+    Function("static_assert", ("condition:any", "message:literal?"), NOTHING, "Refuse to compile unless it holds.",
              'static_assert(sizeof(struct sock) > 0, "no sock")', check_static_assert, macro=True,
              statement=_lower_nothing),
     Function("fail", ("format:literal", "..."), VOID, "Refuse to compile, where this can be reached.",
@@ -329,7 +330,7 @@ ROWS = (
              'exists("struct sock.sk_family")', check_exists, settles=True, answer=_answer_exists),
     Function("one_of", ("n:int", "list:literal"), None, "Whether a number is in a list of numbers and ranges.",
              'one_of(pid, "1,80,8000-8010")', check_one_of, condition=branch_on_one_of),
-    Function("assert_str", ("value:text",), VOID, "Refuse to compile unless it is a string, or points to one.",
+    Function("assert_str", ("value:text",), NOTHING, "Refuse to compile unless it is a string, or points to one.",
              "assert_str(comm)", macro=True, statement=_lower_nothing),
     Function("is_array", ("value:any",), None, "Whether a value is an array.", "is_array($x)", IS_ARRAY, macro=True),
     Function("is_integer", ("value:any",), None, "Whether a value is an integer.", "is_integer($x)", IS_INTEGER,

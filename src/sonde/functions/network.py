@@ -53,7 +53,7 @@ def check_ntop(context: CheckContext, node: Call, types: Types) -> Type | None:
         sized = isinstance(type, (Array, Str))
         context.error("bad-argument", "ntop() argument must be 4 or 16 bytes in size" if sized else
                       f"ntop() expects an integer or array argument, got {convert.kind_of_type(type)}", node)
-        return None
+        return Inet()
     af = node.args[0] if len(node.args) == 2 else None
     family = {4: 2, 16: 10}[size] if af is None else 0
     if af is not None and convert.as_int(types[0]) is None:

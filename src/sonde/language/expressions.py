@@ -130,7 +130,7 @@ class ExpressionParser(TypeParser):
             self._no_address(Span(self.source, self.token[2] + 1, self.token[3]))
         value = self.find_primary()(self)
         start = value.span.start
-        while self.kind in _POSTFIXES:
+        while self.kind in _POSTFIXES and not (before and before[-1][1] == "&"):
             value = self._parse_postfix(value, start)
             self.grow_height()
         for start, what in reversed(before):
@@ -313,7 +313,7 @@ class ExpressionParser(TypeParser):
         while self.kind != ")":
             args.append(self._type_argument(name) or self.parse_expression())
             if self.kind != ")":
-                self.expect(",", "')'")
+                self.expect("," if name != "typeinfo" else ")", "')'")
                 if self.kind == ")":
                     self.fail_unexpected("expression")
         self.advance()

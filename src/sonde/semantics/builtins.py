@@ -60,7 +60,7 @@ def choice_checker(kind: Callable[[str], Choice], allowed: tuple[str, ...]
 def _report_no_choice(context: CheckContext, node: Call, clock: bool, word: str, allowed: tuple[str, ...]) -> None:
     given = node.args[0]
     hints = [f"did you mean {c}?" for c in nearest_names(word, allowed)[:1]] if word else []
-    if isinstance(given, Name):
+    if isinstance(given, Name) and given.name not in context.builtins:
         context.error("bad-argument", f"Invalid timestamp mode: {word}" if clock else
                       f"Invalid PID namespace mode: {word} (expects: curr_ns or init)", given, hints)
         return

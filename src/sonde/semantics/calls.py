@@ -51,6 +51,7 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
         if builtin is not None:
             return check_builtin_call(context, builtin, node)
     if row is None:
+        _check_for_faults(context, node)
         _report_unknown_function(context, node)
         return None
     node.callee = row
@@ -62,10 +63,10 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
         _report_arity(context, row, node)
         return _check_for_faults(context, node)
     if row.probes and context.program.kind not in row.probes:
-        wrong = row.wrong.get("probe", '{name} can not be used with "{kind}" probes').format(
-            name=node.name, kind=context.program.kind, type=probe_type(context))
-        context.error("function-probe", wrong, node, [f"it works in: {', '.join(row.probes)}"])
-        return None
+        _report_probe(context, row, node)
+        if _has_arity(row, node):
+            _check_for_faults(context, node)
+            return row.result
     if row.unsafe and not context.options.unsafe:
         why = "is unsafe. To use you need the --unsafe flag" if row.macro else \
             "is an unsafe function being used in safe mode"
@@ -83,10 +84,17 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
     return row.rule(context, node, types) if row.rule is not None else row.result
 
 
+def _report_probe(context: CheckContext, row: FunctionRow, node: Call) -> None:
+    kind = context.program.kind
+    wrong = row.wrong.get(kind) or row.wrong.get("probe", '{name} can not be used with "{kind}" probes')
+    context.error("function-probe", wrong.format(name=node.name, kind=kind, type=probe_type(context)), node,
+                  [f"it works in: {', '.join(row.probes)}"])
+
+
 def _check_for_faults(context: CheckContext, node: Call) -> Type | None:
     """Say what is wrong within the arguments of a call that is wrong itself."""
     for arg in node.args:
-        if isinstance(arg, (Name, Variable)):
+        if isinstance(arg, (Name, Variable, Call)):
             context.check_expression(arg)
     return None
 

@@ -78,8 +78,8 @@ def check_script(script: Script, source: Source, world: World, options: Options,
         context.diagnostics, context.explaining = diagnostics, True
         check_uncalled(context)
     if diagnostics.has_errors:
-        from .passes import pass_of
-        diagnostics.items.sort(key=pass_of)
+        from .passes import order_of
+        diagnostics.items.sort(key=order_of)
         _report_missing_types(world, diagnostics)
     diagnostics.raise_if_errors()
     used = {node.name for node in walk_nodes([script.clauses, script.functions]) if isinstance(node, MapRef)}
@@ -154,7 +154,8 @@ def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_pass
 def _fill_only_read(context: CheckContext) -> bool:
     """Whether there are maps that the script reads elements of, and never fills; from now on they hold numbers. A map
     whose assignment an error left without a type is none of them."""
-    failed = any(item.severity == ERROR and item.code != "undefined-map" for item in context.diagnostics.items)
+    failed = any(item.severity == ERROR and item.code not in ("undefined-map", "no-value")
+                 for item in context.diagnostics.items)
     assigned = {item.node.target.name for item in context.assigned if failed and isinstance(item.node.target, MapRef)}
     filled = [state for state in context.only_read if state.name not in assigned]
     for state in filled:

@@ -121,7 +121,7 @@ def read_config(entries: list[ConfigEntry], env: dict[str, str], world: World, d
     if not world.has_feature("long_keys"):
         config.max_strlen = SHORT_TEXTS
     for entry in entries:
-        _set_variable(config, _plain_name(entry.name), entry.value, entry.span, diagnostics)
+        _set_variable(config, _plain_name(entry.name), entry.value, entry.span, diagnostics, entry.name)
     for prefix in ("BPFTRACE_", "SONDE_"):
         for key, value in env.items():
             if key.startswith(prefix):
@@ -149,22 +149,23 @@ def _set_variable(config: Config, name: str, text: str, span: Span | None, diagn
         return
     row = VARIABLES.get(name)
     if row is None:
-        _report_unknown_variable(name, span, diagnostics)
+        _report_unknown_variable(name, span, diagnostics, shown)
         return
     try:
         value = row.read(text)
     except ValueError as problem:
         named = str(problem).startswith("Invalid value for license")
-        diagnostics.error("config-value", str(problem) if named else f"{name}: {problem}", span,
-                          [f"it is set by {shown} of the environment"] if shown else [])
+        named_as = shown if span is not None else name
+        diagnostics.error("config-value", str(problem) if named else f"{named_as}: {problem}", span,
+                          [f"it is set by {shown} of the environment"] if span is None else [])
         return
     setattr(config, name, (not value) if negated else value)
 
 
-def _report_unknown_variable(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
+def _report_unknown_variable(name: str, span: Span | None, diagnostics: Diagnostics, shown: str) -> None:
     if name in _OUTSIDE:
         diagnostics.error("config-environment", f"{name}: can only be set as an environment variable", span)
         return
     close = nearest_names(name, VARIABLES)
-    diagnostics.error("unknown-config", f"{name}: not a known configuration option", span,
+    diagnostics.error("unknown-config", f"{shown or name}: not a known configuration option", span,
                       [f"did you mean {c}?" for c in close[:1]])

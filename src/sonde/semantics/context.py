@@ -6,7 +6,20 @@ from collections.abc import Callable, Sequence
 
 from ..errors import ERROR
 from ..kinds import KINDS
-from ..language.ast import Assign, Cast, Expr, MapDecl, MapRef, Node, ScratchVar, Stmt, Subprogram, Unary, Variable
+from ..language.ast import (
+    Assign,
+    Call,
+    Cast,
+    Expr,
+    MapDecl,
+    MapRef,
+    Node,
+    ScratchVar,
+    Stmt,
+    Subprogram,
+    Unary,
+    Variable,
+)
 from ..language.diagnostics import MAX_SHOWN, Diagnostics, nearest_names
 from ..record import Record
 from ..shipped import is_shipped
@@ -16,6 +29,7 @@ from ..types import (
     BPF,
     GROUPS,
     KERNEL,
+    NOTHING,
     USER,
     Aggregate,
     Bool,
@@ -25,7 +39,9 @@ from ..types import (
     Real,
     Stack,
     StackCopy,
+    Str,
     Struct,
+    Symbol,
     Tuple,
     Type,
 )
@@ -42,6 +58,7 @@ ARGUMENT = "an argument"
 _REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", "a tuple", ARGUMENT)
 # Of these their users say themselves what is wrong with void.
 _SAID_BY_USER = ("an operand", "a condition", "a predicate", "a cast", ARGUMENT)
+_ASSIGNED = ("a variable", "a map")
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
              "a map key": "used as a map key"}
 
@@ -175,6 +192,8 @@ class CheckContext:
         """Like :meth:`expr` for a place that needs a value: calls that return nothing are refused."""
         type = self.check_expression(node)
         if isinstance(type, NoneType) and (purpose not in _SAID_BY_USER or isinstance(type, Real)):
+            if type == NOTHING and purpose in _ASSIGNED:
+                return None  # report_no_value() says it
             use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
             self.error("no-value", f"Value 'void' cannot be {use}.", place or node)
             return None
@@ -183,6 +202,18 @@ class CheckContext:
                        node)
             return None
         return type
+
+    def report_no_value(self, name: str, have: Type | None, node: Expr, place: Node, written: str = "") -> None:
+        """What is assigned to a variable or map has no type: it is nothing, or there is an error in it."""
+        if node.type not in (None, NOTHING) or isinstance(node, Call) and node.type is None:
+            return
+        if name[0] == "@":
+            self.error("no-value", f"Type mismatch for {name}: trying to assign value of type 'none' when map already "
+                       f"has a value type '{convert.type_name(have or convert.literal_type(0))}'", place)
+        elif have is not None:
+            self.report_mismatch(name, NOTHING, have, place, "no-value", written=written)
+        elif node.type == NOTHING:
+            self.error("no-value", "Invalid expression for assignment", place)
 
     # variables
 
@@ -422,6 +453,9 @@ class CheckContext:
     def check_condition(self, node: Expr, found: Type, place: Node | Span) -> bool:
         """Whether ``node``, of type ``found``, may be true or false; of what a map counts no single number is meant."""
         aggregate = self.aggregate_of(node)
+        if found == Symbol("probe"):
+            node.const = self.program.attach.name  # whichever it is of several, it is not empty
+            node.type = Str(len(node.const) + 1)
         if aggregate is None and (convert.can_be_condition(found) or isinstance(node.const, str)):
             return True
         hints = convert.meant_equal(node) if aggregate is None else [f"{node.span.text} != 0 asks for its number"]

@@ -37,6 +37,10 @@ class Flexible(Int):
     """
 
 
+class Counted(Flexible):
+    """What ``++`` counts in: its sign adapts where it is stored, and is one of its own where it is reckoned with."""
+
+
 def plain_type(type: Type) -> Type:
     """``type`` as the compiler sees it."""
     if isinstance(type, Flexible):
@@ -92,7 +96,9 @@ def merge_ints(a: Int, b: Int) -> Int:
     """The smallest integer type that holds both; uint64 with int64 is int64."""
     bits = max(a.bits, b.bits)
     if isinstance(a, Flexible):
-        return Flexible(bits) if isinstance(b, Flexible) else Int(bits, b.signed)
+        if not isinstance(b, Flexible):
+            return Int(bits, b.signed)
+        return Counted(bits) if isinstance(a, Counted) or isinstance(b, Counted) else Flexible(bits)
     if isinstance(b, Flexible) or a.signed == b.signed:
         return Int(bits, a.signed)
     unsigned, signed = (b, a) if a.signed else (a, b)

@@ -15,6 +15,7 @@ from ..types import (
     BOOL,
     BPF,
     INT64,
+    NOTHING,
     UINT64,
     USER,
     VOID,
@@ -317,7 +318,7 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
     count = operand.count if isinstance(operand, Array) else operand.capacity if isinstance(operand, Str) else 0
     if count and isinstance(node.index.const, int) and not 0 <= node.index.const < count:
         context.error("array-bounds", f"the index {node.index.const} is out of bounds for array of size {count}", node)
-        return None
+        return convert.value_of_field(element)
     if isinstance(element, Pointer):
         space = space_of(context, node.operand)
         return Pointer(element.to, USER if space == USER else element.space or space)
@@ -383,10 +384,10 @@ def _type_of_target(context: CheckContext, name: str) -> Type | None:
 
 
 def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
-    operand = context.check_value(node.operand, "a cast")
     to = resolve_type(context, node.to)
+    operand = context.check_value(node.operand, "a cast")
     if operand is None or to is None:
-        return None
+        return to
     if isinstance(to, Pointer):
         to = Pointer(to.to, context.pointer_space(operand) if isinstance(operand, Scalar) else
                      space_of(context, node.operand) if _is_pointed_to(node.operand) else BPF)
@@ -397,9 +398,10 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
     if open_ended or not _is_castable(operand, to):
         have = context.aggregate_of(node.operand) or convert.type_name(operand)
         wrong = f'Cannot cast from C type "{have}"' if isinstance(operand, Struct) else \
+            f'Cannot cast from "{have}" type' if operand == NOTHING else \
             f'Cannot cast from "{have}" to "{convert.written_name(to, node.to)}"'
         context.error("bad-cast", wrong, node.to)
-        return None
+        return to
     if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
         context.error("bad-cast", f"Enum: {to.name} doesn't contain a variant value of {node.operand.value}", node.to)
     _warn_of_needless_cast(context, node, operand, to)
@@ -490,7 +492,7 @@ def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
 
 def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
     if not node.items:
-        return VOID
+        return NOTHING
     found = [context.check_value(item, "a tuple") for item in node.items]
     for item, type in zip(node.items, found):
         if isinstance(type, Aggregate):

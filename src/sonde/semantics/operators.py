@@ -46,6 +46,8 @@ Side = tuple[Expr, Type]  # an operand and its type
 def number_of(node: Expr, type: Type | None) -> Int | None:
     """The integer that an operand is; a constant that is not negative adapts its sign."""
     found = convert.as_int(type)
+    if isinstance(found, convert.Counted):
+        return INT64
     if found is not None and isinstance(node.const, int) and node.const >= 0:
         return convert.literal_type(node.const) if node.const >> 63 == 0 else found
     return found
@@ -80,8 +82,8 @@ def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
 
 
 def _bad_operand(context: CheckContext, node: ast.Unary, operand: Type, code: str = "bad-operand") -> None:
-    context.error(code, f"The {node.op} operator can not be used on expressions of type '{convert.type_name(operand)}'",
-                  node)
+    name = _name_side(context, node.operand, convert.type_name(operand), node.op, False)
+    context.error(code, f"The {node.op} operator can not be used on expressions of type '{name}'", node)
 
 
 def _fold_minus(context: CheckContext, node: ast.Unary, value: int) -> Type | None:
@@ -135,32 +137,56 @@ def _check_address_of(context: CheckContext, node: ast.Unary) -> Type | None:
 def _check_step(context: CheckContext, node: ast.Unary) -> Type | None:
     """``++`` and ``--``: a map starts at 0, a variable must have a value; what is counted down may go below 0."""
     target = node.operand
-    grown: Type = INT64 if node.op == "--" else convert.Flexible(64)
+    grown: Type = INT64 if node.op == "--" else convert.Counted(64)
     if isinstance(target, ast.MapRef):
         state = context.use_map(target)
         if not isinstance(state.inferred_value, Pointer):
-            context.assign_map(state, grown if convert.as_int(state.inferred_value) is not None
-                               or state.inferred_value is None else UINT64, node)
+            context.assign_map(state, _stepped_type(node.op, state.inferred_value) or grown, node)
         found = state.inferred_value
     elif isinstance(target, ast.Variable):
         found = context.check_expression(target)
         slot = target.slot
         if isinstance(slot, VarState):
             slot.given = True
+            wrong = _stepped_type(node.op, found)
+            if wrong is not None and found is not None:
+                context.report_mismatch(f"${target.name}", wrong, found, node)
+                return None
             if convert.as_int(found) is not None and not slot.fixed:
                 context.assign_variable(slot, grown, target)
                 found = slot.inferred
     else:
         context.error("not-assignable", f"The {node.op} operator must be applied to a map or variable", node)
         return None
-    if found is None:
-        return None
-    if convert.as_int(found) is None and not isinstance(found, Pointer):
-        if not isinstance(found, Aggregate) and isinstance(target, ast.Variable):
-            context.report_mismatch(f"${target.name}", UINT64, found, node, "bad-operand")
+    if found is None or _stepped_type(node.op, found) is not None:
         return None
     target.type = convert.plain_type(found)
     return found
+
+
+def _held_number(have: Type) -> Int | None:
+    """The number that count_t and its like stand for."""
+    if isinstance(have, Aggregate) and have.kind == "count":
+        return UINT64
+    return None if isinstance(have, Bool) else convert.as_int(convert.read_type(have))
+
+
+def _stepped_type(op: str, have: Type | None) -> Int | None:
+    """As what ``x++`` is named where ``x`` holds what cannot be counted; None where it can."""
+    if have is None or isinstance(have, (Int, Enum, Pointer)):
+        return None
+    own = _held_number(have)
+    return INT64 if op == "--" or own is not None and own.signed else UINT64
+
+
+def changed_type(op: str, have: Type, value: Type) -> Int:
+    """As what ``x op value`` is named where ``x`` holds what cannot be changed so."""
+    own = _held_number(have)
+    given = None if isinstance(value, Bool) else convert.as_int(value)
+    if own is not None:
+        return INT64 if op == "-" or own.signed or given is not None and given.signed \
+            and not isinstance(given, convert.Flexible) else UINT64
+    return INT64 if given is not None and given.signed and not isinstance(have, Bool) else UINT64
 
 
 # --- binary -----------------------------------------------------------------------------------------------
@@ -194,9 +220,10 @@ def binary_type(context: CheckContext, node: Expr, op: str, first: Side, second:
     if a is None or b is None:
         return _pointer_arithmetic(context, node, op, first, second)
     left, right = first[0].const, second[0].const
-    if op in ("/", "%") and isinstance(right, int) and right == 0:
-        context.error("division-by-zero", "unable to fold literals due to overflow or underflow"
-                      if isinstance(left, int) else f"{'Division' if op == '/' else 'Modulo'} by zero", node)
+    if op in ("/", "%") and right == 0:
+        if not is_written(first[0]) or not is_written(second[0]):
+            return _arithmetic_type(op, a, b)
+        context.error("division-by-zero", "unable to fold literals due to overflow or underflow", node)
         return None
     if op in ("<<", ">>"):
         return _check_shift(context, node, op, a, left, right)
@@ -235,8 +262,12 @@ def _fold_literals(context: CheckContext, node: Expr, op: str, first: Expr, seco
     if isinstance(left, str) and isinstance(right, str) and op in _ORDER:
         return fold_constant(node, int(_ORDER[op](left.encode("utf-8", "replace"), right.encode("utf-8", "replace"))),
                              BOOL)
-    if op in _LOGICAL and isinstance(left, str) != isinstance(right, str) \
-            and ast.BoolLiteral in (type(first), type(second)):
+    texts = isinstance(left, str) and isinstance(right, str)
+    if texts and op not in _LOGICAL and op not in _COMPARISONS and op != "+":
+        context.error("bad-operand", "illegal literal operation with strings", node)
+        return INT64
+    if op in _LOGICAL and (texts or isinstance(left, str) != isinstance(right, str) and ast.BoolLiteral in (
+            type(first), type(second))):
         return fold_constant(node, int(bool(left and right) if op == "&&" else bool(left or right)), BOOL)
     tuples = [side.items for side in (first, second) if isinstance(side, ast.TupleExpr)]
     if len(tuples) == 2 and len(tuples[0]) != len(tuples[1]) and op in ("==", "!=") \
@@ -281,7 +312,8 @@ def _warn_of_mixed_signs(context: CheckContext, node: Expr, op: str, first: Side
                                                                b) or _fits_unsigned(*first) and _fits_unsigned(*second):
         return
     side = second if not _is_signed(second[1]) else first
-    context.warn_of_cast(UINT64, INT64, side[0])
+    if not (is_written(first[0]) or is_written(second[0])):
+        context.warn_of_cast(UINT64, INT64, side[0])
 
 
 def _is_signed(type: Type) -> bool:
@@ -346,43 +378,51 @@ def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side,
         return INT64
     if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("&", "|", "%"):
         return Int(64, False)
-    _refuse_operator(context, node, op, left, right)
-    return None
+    return _refuse_operator(context, node, op, left, right)
 
 
 def _widened(type: Type, other: Type, op: str) -> Type:
     """As what a number is named that has no business with ``other``: bpftrace widens it before it looks."""
     number = convert.as_int(type)
-    if op in _COMPARISONS or op in _LOGICAL or number is None or isinstance(other, (Str, Pointer)):
+    if op in _COMPARISONS or op in _LOGICAL or number is None or isinstance(other, (Str, Pointer, NoneType)):
         return type
     return Int(64, number.signed)
 
 
 def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, right: Type, code: str = "bad-operand",
-                     hints: Sequence[str] = ()) -> None:
-    """An operator between values that do not go together, or that it is not for."""
+                     hints: Sequence[str] = ()) -> Type | None:
+    """An operator between values that do not go together, or that it is not for. What it would have yielded, if that
+    is known."""
     shown = [convert.type_name(_widened(t, other, op)) for t, other in ((left, right), (right, left))]
     if isinstance(node, ast.Binary):
-        shown = [_name_side(context, side, name, op) for side, name in zip((node.left, node.right), shown)]
+        shown = [_name_side(context, side, name, op, not isinstance(other, (Str, Pointer)))
+                 for side, name, other in zip((node.left, node.right), shown, (right, left))]
     alike = convert.kind_of_type(left) == convert.kind_of_type(right) and op not in ("==", "!=")
     if alike or isinstance(left, Pointer) or isinstance(right, Pointer):
         wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
     else:
         wrong = f"Type mismatch for '{op}': comparing {shown[0]} with {shown[1]}"
     context.error(code, wrong, node, hints)
+    return _guess_type(op, convert.as_int(left) and left or right) or INT64
 
 
-def _name_side(context: CheckContext, side: Expr, name: str, op: str) -> str:
-    """``name`` of an operand's type; hist_t and its like by what they are, and what sizeof gives as a literal."""
+def _name_side(context: CheckContext, side: Expr, name: str, op: str, widened: bool) -> str:
+    """``name`` of an operand's type; hist_t and its like by what they are, count_t and its like where nothing is
+    reckoned with them, and what sizeof gives as a literal."""
     if op in _COMPARISONS and isinstance(side, (ast.SizeOf, ast.OffsetOf)) and isinstance(side.const, int):
         return convert.type_name(convert.literal_type(side.const))
-    return "int64" if isinstance(side, (ast.SizeOf, ast.OffsetOf)) else str(context.aggregate_of(side) or name)
+    if isinstance(side, (ast.SizeOf, ast.OffsetOf)):
+        return "int64"
+    if side.type == PROBE:
+        return f"string[{len(context.program.attach.name) + 1}]"
+    held = context.aggregate_of(side)
+    number = None if held is None or op in _COMPARISONS + _LOGICAL or not widened else _held_number(held)
+    return str(number or held or name)
 
 
 def _check_logical(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     if not convert.can_be_condition(first[1]) or not convert.can_be_condition(second[1]):
-        _refuse_operator(context, node, op, first[1], second[1])
-        return None
+        return _refuse_operator(context, node, op, first[1], second[1], "type-mismatch")
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
         node.const = int(bool(left) and bool(right) if op == "&&" else bool(left) or bool(right))
@@ -400,9 +440,8 @@ def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, s
     how = compare_how(first, second)
     ordered = op not in ("==", "!=")
     if how == "" or ordered and (how in ("string", "bytes") or isinstance(first[1], Symbol)):
-        _refuse_operator(context, node, op, first[1], second[1], "type-mismatch",
-                         ["strings can be compared with == and != only"] if how == "string" else [])
-        return None
+        return _refuse_operator(context, node, op, first[1], second[1], "type-mismatch",
+                                ["strings can be compared with == and != only"] if how == "string" else [])
     if isinstance(node, ast.Binary):
         node.compare = how
     if ordered:
@@ -513,6 +552,9 @@ def can_compare(a: Type, b: Type) -> bool:
 # --- ?: ---------------------------------------------------------------------------------------------------
 
 
+_LITERALS = (ast.IntLiteral, ast.StrLiteral, ast.BoolLiteral)
+
+
 def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
     condition = context.check_value(node.cond, "a condition")
     if node.then is not None and not isinstance(node.other, ast.RuledOut) and settles_branch(node.cond):
@@ -522,17 +564,22 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
     if isinstance(node.other, ast.RuledOut) and node.then is not None:
         node.other.type = node.then.type
     other = then if isinstance(node.other, ast.RuledOut) else context.check_expression(node.other)
-    if condition is None or then is None or other is None:
+    if then is None or other is None:
         return then or other
-    merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else convert.merge_types(then, other)
+    merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else \
+        convert.merge_types(then, other)
+    if merged is None and all(isinstance(part, _LITERALS) for part in (node.cond, node.then, node.other)):
+        node.then = node.then if node.cond.const else node.other  # it is folded
+        node.other = ast.RuledOut(node.other.span)
+        merged = node.other.type = then if node.cond.const else other
     if merged is None:
         have = [context.aggregate_of(side) or convert.type_name(type)
                 for side, type in ((node.then or node.cond, then), (node.other, other))]
         context.error("type-mismatch", "Branches must return the same type or compatible types: have "
                       f"'{have[0]}' and '{have[1]}'", node)
         return None
-    if not context.check_condition(node.cond, condition, node):
-        return None
+    if condition is None or not context.check_condition(node.cond, condition, node):
+        return merged
     if is_written(node.cond) and isinstance(node.cond.const, int):
         merged = then if node.cond.const else other
     return _settle_ternary(node, merged)

@@ -10,39 +10,51 @@ from ..source import Diagnostic
 
 _DECLARATIONS = (("type-mismatch", "trying to"),)  # of ``let $x: type = value``
 
+_MACROS = (("arity", "Call to "), ("bad-argument", "Call to "))
+
 # Each pass has (code, words that are in the message) of what it finds.
 _PASSES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("unknown-config", ""), ("config-value", ""), ("config-environment", "")),
     (("unknown-probe", ""), ("probe-form", ""), ("missing-probe", "target file"),
      ("no-module", "")),
     (("outside-loop", ""),),
-    (("arity", "Call to "), ("bad-argument", "Call to "), ("bad-argument", "Mismatched arg."), ("macro-arguments", ""),
-     ("macro-depth", ""), ("macro-hygiene", "")),
+    _MACROS,
+    (("bad-argument", "Mismatched arg."), ("macro-arguments", ""), ("macro-depth", ""), ("macro-hygiene", "")),
     (("builtin-probe", "The arg"), ("builtin-probe", "The retval")),
     (("missing-probe", ""),),
-    (("division-by-zero", ""), ("value-too-large", "fold")),
-    (("builtin-probe", ""),),
+    (("division-by-zero", ""), ("bad-operand", "illegal"), ("value-too-large", "fold")),
+    (("builtin-probe", ""), ("function-probe", "The ctx")),
     (("aggregate-value", "must be assigned directly"),),
     (("bad-argument", "argument to 'getopt'"), ("other-default", "")),
     (("undefined-variable", "Undefined"), ("redeclared", "")),
-    (("arity", " requires "), ("arity", " takes up to "), ("unsafe", ""),
-     ("bad-unroll", ""), ("not-constant", "unroll"), ("function-probe", ""),
+    (("arity", " requires "), ("arity", " takes up to "), ("unsafe", "unsafe function"),
+     ("bad-unroll", ""), ("not-constant", "unroll"), ("function-probe", "can not be used with"),
      ("bad-argument", "expects a map"), ("bad-argument", "tseries()"), ("bad-argument", "lhist()")),
+    (("function-probe", "The path"),),
     (("unknown-function", ""), ("unknown-type", "Cannot resolve"), ("unknown-field", ""), ("not-a-struct", ""),
-     ("type-mismatch", "trying to"), ("bad-operand", "operator can not"), ("not-an-array", ""),
+     ("type-mismatch", "trying to"), ("type-mismatch", "Branches must"), ("bad-operand", "operator can not"),
+     ("not-an-array", ""), ("not-a-pointer", "operator can not"), ("not-an-integer", ""),
      ("aggregate-value", "assigned to a scratch"), ("key-mismatch", ""), ("map-key", ""), ("bad-range", ""),
      ("bad-argument", "stack mode"), ("bad-argument", "only supports integer arguments"), ("bad-argument", "pton()")),
-    (("type-mismatch", "Branches must"),),
     _DECLARATIONS,
+    (("function-probe", ""), ("unsafe", "")),
     (("not-constant", ""),),
 )
 _REST = len(_PASSES)
 _LAST = (("unknown-symbol", ""),)
 
 
+def order_of(item: Diagnostic) -> tuple[int, int]:
+    """By what findings are sorted: the pass that comes upon one; of calls that fit no macro those within others come
+    first."""
+    number = pass_of(item)
+    return number, item.span.end if item.span is not None and _PASSES[number:number + 1] == (_MACROS,) else 0
+
+
 def pass_of(item: Diagnostic) -> int:
     """The number of the pass that comes upon a finding."""
-    if item.code == "type-mismatch" and item.span is not None and item.span.text.startswith("let "):
+    if item.code == "type-mismatch" and item.span is not None and item.span.text.startswith("let ") \
+            or item.code == "no-value" and "of type 'none'" in item.message:
         return _PASSES.index(_DECLARATIONS)
     for number, found in enumerate((*_PASSES, (), _LAST)):
         if any(code == item.code and words in item.message for code, words in found):

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from ..language import ast
 from ..source import Span
-from ..types import INT64, UINT64, Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
+from ..types import Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
 from . import convert
-from .context import ARGUMENT, Assigned, CheckContext
+from .context import ARGUMENT, Assigned, CheckContext, MapState
 from .expressions import resolve_type
-from .operators import binary_type
+from .operators import binary_type, changed_type
 from .rows import is_written, row_of, settles_branch
 from .subprograms import check_return
 
@@ -115,28 +115,32 @@ def _check_assign_variable(context: CheckContext, node: ast.Assign, target: ast.
         target.slot, target.type = state, state.type
         if value is not None:
             value = _compound_type(context, node, target, state.inferred, value)
+            if value is None:
+                return
     if state is None:
         state = context.declare_variable(target)
     target.slot = state
     if value is not None:
         place = _operation(node) if compound else node.value
         context.assign_variable(state, value, place, place.const, node)
+    else:
+        context.report_no_value(f"${state.name}", state.inferred, node.value, node, state.written)
     target.type = state.type
 
 
 def _check_assign_map(context: CheckContext, node: ast.Assign, target: ast.MapRef) -> None:
     state = context.use_map(target)
-    value = _value_for_map(context, node)
+    value = _value_for_map(context, node, state)
     if value is None:
         return
     if node.op != "=":
-        have = state.inferred_value if state.inferred_value is not None else convert.Flexible(64)
-        if isinstance(have, Aggregate):
-            context.report_mismatch(target.name, UINT64, have, node,
-                                    hints=[f"it is changed by assigning {have.kind}() again"])
-            return
+        fresh = convert.literal_type(0) if isinstance(value, Pointer) else convert.Flexible(64)
+        have = fresh if state.inferred_value is None else state.inferred_value
         found = _compound_type(context, node, target, have, value)
         if found is None:
+            return
+        if isinstance(found, Pointer) and not isinstance(have, Pointer):
+            context.report_mismatch(target.name, found, have, node)
             return
         value = found
     context.assign_map(state, value, node)
@@ -147,9 +151,10 @@ def _compound_type(context: CheckContext, node: ast.Assign, target: ast.Variable
                    ) -> Type | None:
     """Type of ``x op value`` in ``x op= value``, which of two numbers is one; so it is no value for anything else."""
     number, given = convert.as_int(have), convert.as_int(value)
-    if number is None and not isinstance(have, Pointer):
+    if number is None and not isinstance(have, Pointer) or isinstance(have, Bool):
         name = f"${target.name}" if isinstance(target, ast.Variable) else target.name
-        context.report_mismatch(name, INT64 if given is not None and given.signed else UINT64, have, node)
+        hints = [f"it is changed by assigning {have.kind}() again"] if isinstance(have, Aggregate) else []
+        context.report_mismatch(name, changed_type(node.op[0], have, value), have, node, hints=hints)
         return None
     if number is not None and given is None:
         have = Int(64, number.signed)
@@ -164,16 +169,22 @@ def _operation(node: ast.Assign) -> ast.Binary:
     return ast.Binary(Span(value.span.source, start, value.span.end), op=node.op, left=target, right=value)
 
 
-def _value_for_map(context: CheckContext, node: ast.Assign) -> Type | None:
+def _value_for_map(context: CheckContext, node: ast.Assign, state: MapState) -> Type | None:
     """The value's type; an aggregate function may stand here and nowhere else."""
     value = node.value
+    if _copies_aggregate(context, node):
+        return None
     row = context.functions.get(value.name) if isinstance(value, ast.Call) else None
-    if row is not None and row.aggregate:
-        if node.op != "=":
-            context.error("aggregate-value", f"{row.name}() must be assigned directly to a map", value)
-            return None
-        context.aggregate = value
-    found = None if _copies_aggregate(context, node) else context.check_value(value, "a map", node)
+    if row is None or not row.aggregate:
+        found = context.check_value(value, "a map", node)
+        if found is None:
+            context.report_no_value(state.name, state.inferred_value, value, node)
+        return found
+    if node.op != "=":
+        context.error("aggregate-value", f"{row.name}() must be assigned directly to a map", value)
+        return None
+    context.aggregate = value
+    found = context.check_value(value, "a map", node)
     context.aggregate = None
     return found
 
@@ -229,6 +240,9 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
             context.changed = True
     if node.value is not None and value is not None:
         context.assign_variable(state, value, node.value, node.value.const, place=node)
+    elif node.value is not None:
+        context.report_no_value(f"${state.name}", state.inferred if state.written else None, node.value, node,
+                                state.written)
     node.target.type = state.type
 
 
