@@ -15,7 +15,7 @@ import pytest
 from sonde import arch
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
-from sonde.errors import PrivilegeError, SyscallError
+from sonde.errors import PrivilegeError, SyscallError, VerifierError
 from sonde.kernel import denials, syscalls
 from sonde.kinds import KINDS
 from sonde.runtime import links, programs, ringbuf
@@ -80,6 +80,22 @@ def test_missing_privileges_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "container" in refusal(monkeypatch, admin).hints[0]
     assert "container" in refusal(monkeypatch, bpf | perfmon).hints[0]
     assert refusal(monkeypatch, admin, lockdown="confidentiality").needs == "lockdown=integrity"
+
+
+def test_distributions_that_allow_perf_events_to_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's and Ubuntu's kernel.perf_event_paranoid goes further than the kernel's own."""
+    for level, needs in ((2, "CAP_SYS_ADMIN"), (3, "CAP_SYS_ADMIN")):
+        monkeypatch.setattr(denials, "_perf_paranoia", lambda level=level: level)
+        error = refusal(monkeypatch, 1 << 38, "perf_event_open")
+        assert error.needs == needs and ("not permitted without" in error.message) == (level == 3)
+
+
+def test_a_locked_kernel_is_the_reason_for_a_helper_that_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = "0: (85) call bpf_probe_read_kernel#113\nprogram of this type cannot use helper bpf_probe_read_kernel#113\n"
+    spec = ProgramSpec("p", "kprobe", b"", [Attach("kprobe", "kprobe:f")])
+    for lockdown, kind in (("confidentiality", PrivilegeError), ("integrity", VerifierError), ("none", VerifierError)):
+        monkeypatch.setattr(denials, "kernel_lockdown", lambda lockdown=lockdown: lockdown)
+        assert isinstance(rejection_error(spec, log, errno.EINVAL), kind)
 
 
 def test_other_failures_keep_their_number() -> None:

@@ -2,7 +2,7 @@
 """Run a command inside one of Debian's kernels under QEMU's software emulation.
 
     tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S]
-                      [--memory 256M] [--append WORDS] [--no-btf] -- COMMAND [ARG...]
+                      [--memory 256M] [--append WORDS] -- COMMAND [ARG...]
 
 The guest's root is the host's root file system (virtiofs, exported read-only) under a tmpfs overlay, so that every
 interpreter, virtual environment and checkout is there under its own path and nothing that the command writes survives,
@@ -67,12 +67,10 @@ def virtiofsd() -> str | None:
 
 
 class Shape(NamedTuple):
-    """What is particular to a guest: its memory, what else the kernel is told, whether its own type information is
-    spoiled."""
+    """What may be particular to a guest: its memory, and what else its kernel is told."""
 
-    memory: str = "2G"
-    append: str = ""
-    no_btf: bool = False
+    memory: str
+    append: str
 
 
 class Machine:
@@ -107,7 +105,6 @@ class Machine:
         processes: list[subprocess.Popen[bytes]] = []
         try:
             initrd = Path(directory, "initrd")
-            kernel = self._kernel(Path(directory))
             initrd.write_bytes((self.directory / "base.cpio").read_bytes() + self._own_root())
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(f"{directory}/fs")
@@ -116,7 +113,7 @@ class Machine:
             processes.append(files)
             near, far = socket.socketpair()
             with near:
-                arguments = self._arguments(directory, kernel, initrd, far.fileno())
+                arguments = self._arguments(directory, initrd, far.fileno())
                 qemu = subprocess.Popen(arguments, pass_fds=[*self._ends, far.fileno()], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         preexec_fn=die_with_parent)
@@ -152,19 +149,12 @@ class Machine:
             ("sonde-vm/cmd", 0o100644, ("\n".join(lines) + "\n").encode())]
         return cpio(entries)
 
-    def _kernel(self, directory: Path) -> Path:
-        """The file to boot: the ELF file where there is one."""
+    def _arguments(self, directory: str, initrd: Path, drop: int) -> list[str]:
+        """QEMU's command line. thread=multi is no faster here, and about one boot in a hundred dies of code that is
+        patched under a running CPU."""
         kernel = self.directory / "vmlinux"
         if not kernel.exists():
             kernel = self.directory / "boot" / f"vmlinuz-{self.version}"
-        if not self.shape.no_btf:
-            return kernel
-        (directory / "vmlinux").write_bytes(without_btf(kernel.read_bytes()))
-        return directory / "vmlinux"
-
-    def _arguments(self, directory: str, kernel: Path, initrd: Path, drop: int) -> list[str]:
-        """QEMU's command line. thread=multi is no faster here, and about one boot in a hundred dies of code that is
-        patched under a running CPU."""
         memory = self.shape.memory
         arguments = [
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
@@ -216,14 +206,6 @@ class Machine:
                     qemu.kill()
         for thread in threads:
             thread.join(5)
-
-
-def without_btf(kernel: bytes) -> bytes:
-    """An ELF kernel whose .BTF section does not begin as one must: as if it had been built without."""
-    start = kernel.find(b"\x9f\xeb\x01\x00\x18\x00\x00\x00")  # struct btf_header
-    if start < 0:
-        raise Unavailable("this kernel's type information cannot be found in its file")
-    return kernel[:start] + b"\0" * 24 + kernel[start + 24:]
 
 
 def start_virtiofsd(listener: socket.socket, writable: list[str]) -> subprocess.Popen[bytes]:
@@ -305,8 +287,6 @@ def main() -> int:
                         help="a port of 127.0.0.1 that leads to one of the guest (repeatable)")
     parser.add_argument("--memory", default="2G", help="of the guest")
     parser.add_argument("--append", default="", metavar="WORDS", help="for the kernel's command line")
-    parser.add_argument("--no-btf", action="store_true",
-                        help="the kernel does not understand its own type information (x86_64)")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
     parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
@@ -321,7 +301,7 @@ def main() -> int:
         if not arguments.command:
             parser.error("no command")
         return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward,
-                   Shape(arguments.memory, arguments.append, arguments.no_btf))
+                   Shape(arguments.memory, arguments.append))
     except Unavailable as problem:
         sys.stderr.write(f"vmrun: {problem}\n")
         return 125

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from ..errors import PrivilegeError
 
 POLICY = "a container or security module (seccomp, SELinux, AppArmor) may forbid it"
 _ADMIN = ("GET_NEXT_ID", "GET_FD_BY_ID", "ENABLE_STATS")  # what CAP_BPF does not allow: kernel/bpf/syscall.c
+_MOST_PARANOID = 2  # of kernel.perf_event_paranoid; with Debian's and Ubuntu's 3 and 4 CAP_PERFMON is not enough
 _FIRST_USERS = 0xEFFFFFFD  # PROC_USER_INIT_INO: include/linux/proc_ns.h
 
 
@@ -16,6 +18,8 @@ def explain_denial(call: str, held: int) -> PrivilegeError:
     needed = [("CAP_PERFMON", 38)] if call.startswith("perf_event") else [("CAP_BPF", 39), ("CAP_PERFMON", 38)]
     if any(word in call for word in _ADMIN):
         needed = [("CAP_SYS_ADMIN", 21)]
+    if call.startswith("perf_event") and _perf_paranoia() > _MOST_PARANOID:
+        needed = [("CAP_SYS_ADMIN", 21)]
     missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
     if missing:
         from ..installed import as_root
@@ -23,9 +27,8 @@ def explain_denial(call: str, held: int) -> PrivilegeError:
         return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
             f"run as root: {as_root()}",
             f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)"])
-    if kernel_lockdown() == "confidentiality":
-        return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity",
-                              ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"])
+    if hints := lockdown_hints(errno.EPERM):
+        return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity", hints)
     if _in_user_namespace():
         return PrivilegeError(f"{call}: not permitted in a user namespace: its root has no rights beyond it", "root", [
             "run as root outside of it; the container of a user who is not root (rootless) has one"])
@@ -34,6 +37,22 @@ def explain_denial(call: str, held: int) -> PrivilegeError:
         POLICY, *(memory if call in ("bpf(MAP_CREATE)", "bpf(PROG_LOAD)") else []),
         "in a container: with --cap-add SYS_ADMIN, or with a seccomp profile that allows "
         f"{call.partition('(')[0]}(2) to {needed[0][0]}"])
+
+
+def lockdown_hints(number: int | None) -> list[str]:
+    """What there is to say of an EPERM that lockdown may be the reason of; [] if it is not."""
+    if number != errno.EPERM or kernel_lockdown() != "confidentiality":
+        return []
+    return ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"]
+
+
+def _perf_paranoia() -> int:
+    """How much kernel.perf_event_paranoid forbids; 0 if it is not to be read."""
+    try:
+        with open("/proc/sys/kernel/perf_event_paranoid", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
 
 
 def kernel_lockdown() -> str:

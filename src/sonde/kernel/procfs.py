@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from ..basics import cache
 from ..memory import Cache
@@ -83,16 +84,17 @@ def _read_line(path: str) -> str:
 
 
 def cgroup_id(path: str) -> int | None:
-    """Id of a cgroup directory, given as a path in the file system or within the hierarchy (``/system.slice``)."""
-    candidates = [path]
+    """Id of a cgroup directory, given as a path in the file system or within the hierarchy (``/system.slice``). Of
+    version 2 only: numbers of other folders mean nothing to programs."""
     mount = cgroup2_mount_point()
-    if mount and not path.startswith(mount):
-        candidates.insert(0, f"{mount}/{path.strip('/')}")
-    for candidate in candidates:
+    if not mount:
+        return None
+    for candidate in [path] if path.startswith(mount) else [f"{mount}/{path.strip('/')}", path]:
         try:
-            if os.path.isdir(candidate):
-                return os.stat(candidate).st_ino
-        except OSError:
+            found = os.stat(candidate)
+            if stat.S_ISDIR(found.st_mode) and found.st_dev == os.stat(mount).st_dev:
+                return found.st_ino
+        except (OSError, ValueError):
             continue
     return None
 

@@ -33,7 +33,7 @@ def find_tracefs(mount: bool = True) -> str:
         raise PrivilegeError("tracefs is not readable", "root", [f"run as root: {as_root()}"])
     if mount and os.path.isdir(MOUNTS[0]) and _mount_tracefs(MOUNTS[0]):
         return MOUNTS[0]
-    raise MissingFeatureError("tracefs is not mounted, so there are no tracepoints", "tracefs",
+    raise MissingFeatureError("tracefs is not mounted, so there are no tracepoints and no list of functions", "tracefs",
                               [f"mount -t tracefs nodev {MOUNTS[0]}"])
 
 
@@ -74,7 +74,8 @@ def _read_text(path: str) -> str:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError as error:
-        raise EnvironmentProblem(f"{path}: {error.strerror}") from None
+        from .denials import lockdown_hints
+        raise EnvironmentProblem(f"{path}: {error.strerror}", lockdown_hints(error.errno)) from None
 
 
 class FormatField:

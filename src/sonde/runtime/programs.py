@@ -205,6 +205,11 @@ def rejection_error(spec: ProgramSpec, log: str, number: int) -> SondeError:
     from .verifier import explain_log
     if not log.strip() and number in (errno.EACCES, errno.ENOSYS):
         return syscalls.syscall_error("bpf(PROG_LOAD)", number)
+    if "helper bpf_probe_read_kernel" in log or "unknown func bpf_probe_read_kernel" in log:
+        from ..kernel.denials import lockdown_hints
+        if hints := lockdown_hints(errno.EPERM):
+            return PrivilegeError(f"{spec.attach[0].name}: programs may not read kernel memory: kernel lockdown "
+                                  "(confidentiality)", "lockdown=integrity", hints)
     looked_at = re.search(r"^\d+: ", log, re.MULTILINE)
     if spec.type == "tracing" and log.strip() and not looked_at:
         return AttachError(f"{spec.attach[0].name}: {log.strip().splitlines()[0].strip()}", spec.attach[0].name, number)
