@@ -42,6 +42,18 @@ def test_clauses_run_in_order(place: str, program: Path) -> None:
     assert printed(script + " end { clear(@done); }", program) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("place", PLACES[:1] + PLACES[3:4] + PLACES[-1:])
+def test_more_clauses_than_a_program_may_have_maps(place: str, program: Path) -> None:
+    """64 of them: the clauses become several programs, in the script's order."""
+    script = " ".join(f'{place} /pid == cpid/ {{ @c{i} = count(); printf("{i} "); }}' for i in range(150))
+    done = run_sonde("-q", "-c", str(program), "-e", script.replace("{bin}", str(program)))
+    assert done.returncode == 0, done.stderr
+    times = 2 if place.startswith("uprobe") else 1
+    assert done.stdout.split("@")[0].split() == times * [str(i) for i in range(150)]
+    assert set(done.stdout.split()) >= {f"@c{i}:" for i in range(150)}
+    assert done.stdout.count(f": {times}\n") == 150
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_loop_between_two_clauses_keeps_its_place(place: str, program: Path) -> None:
     at = f"{place} /pid == cpid && @done == 0/"

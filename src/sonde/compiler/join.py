@@ -17,6 +17,7 @@ STACK = 512
 EXIT = asm.exit_().code
 # Longer programs stay apart: jumps and what the verifier explores add up.
 LONGEST = 4096
+MOST_MAPS = 64  # of a program (MAX_USED_MAPS in include/linux/bpf_verifier.h)
 
 
 class Emitted(Record):
@@ -33,17 +34,20 @@ def group_programs(programs: list[Emitted]) -> list[list[int]]:
     """Indices of the programs, those to be joined together, in order of their first. One that stays apart stands
     between those before it and those after it."""
     found: list[list[int]] = []
-    open: dict[object, list[int]] = {}
+    open: dict[object, tuple[list[int], set[str]]] = {}  # those that others can still join, and their maps
     for index, program in enumerate(programs):
         if program.key is None or program.alone or len(program.items) > LONGEST or program.depth > STACK - 8:
             found.append([index])
             open.pop(program.key, None)
             continue
-        group = open.get(program.key)
-        if group is None or sum(len(programs[i].items) for i in group) + len(program.items) > LONGEST:
-            group = open[program.key] = []
+        maps = {item.map for item in program.items if isinstance(item, asm.Insn) and item.map}
+        group, used = open.get(program.key, ([], set()))
+        if not group or sum(len(programs[i].items) for i in group) + len(program.items) > LONGEST \
+                or len(used | maps) > MOST_MAPS:
+            group, used = open[program.key] = [], set()
             found.append(group)
         group.append(index)
+        used |= maps
     return found
 
 

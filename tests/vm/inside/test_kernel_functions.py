@@ -143,7 +143,7 @@ def test_entries_are_the_same_by_fentry() -> None:
     """Counts, arguments, user stacks and the order of clauses, by either way."""
     ours = f'kprobe:vfs_read {OURS.format("arg2")}'
     script = (f"{ours} {{ @n[probe, func] = count(); @s = sum(arg2); @[ustack(2)] = count(); @first = arg0; }} "
-              f"{ours} {{ @same = sum(@first == arg0); @first = 0; }}")
+              f"{ours} {{ @same = sum(@first == arg0 ? 1 : 0); @first = 0; }}")
     found = {}
     for denied in ("fentry", "raw_tp_cookie"):  # the latter has nothing to do with it
         done = sonde("-v", "--no-feature", denied, "-e", script)
