@@ -55,6 +55,8 @@ def run_tests(trace: TracedRun, out: Output, form: str) -> int:
     try:
         printer = Printer(trace.spec, trace.context, capture.out, trace.take_map, trace.options.warnings)
         tests = [(program, point.event) for program in programs_of_kind(trace, "test") for point in program.spec.attach]
+        if not tests:
+            return 0
         if form != "json":
             write_raw(out, f"[==========] Running {len(tests)} tests.\n")
         failed = []
@@ -108,7 +110,8 @@ def run_benchmarks(trace: TracedRun, out: Output, form: str) -> int:
     for program in programs_of_kind(trace, "bench"):
         average, runs = measure_program(trace, program)
         rows += [(point.event, average, runs) for point in program.spec.attach]
-    write_raw(out, _results_text(rows, form))
+    if rows:
+        write_raw(out, _results_text(rows, form))
     return 0
 
 

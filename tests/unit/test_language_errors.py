@@ -41,7 +41,7 @@ def findings(text: str, *params: str) -> list[Diagnostic]:
     ("begin { $x = 0x; }", "invalid-number", "0x"),
     ("begin { $x = 089; }", "invalid-number", "089"),
     ("begin { $x = 1e-3; }", "invalid-number", "1e"),
-    ('begin { print("\\q"); }', "invalid-escape", "\\q"),
+    ('begin { print("\\q"); }', "invalid-escape", "q"),
     ("begin { $1x }", "invalid-parameter", "$1x"),
     ("begin { $0 }", "invalid-parameter", "$0"),
     ("begin { @1x }", "syntax-error", "1x"),

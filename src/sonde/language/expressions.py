@@ -214,7 +214,15 @@ class ExpressionParser(TypeParser):
         value, wrong = unescape_string(token[1][1:-1])
         for at, end in wrong:
             span = Span(self.source, start + at, start + end)
-            self.error("invalid-escape", f"syntax: invalid escape character '{span.text}'", span,
+            message = f"syntax: invalid escape character '{span.text}'"
+            if span.text == "\\x":
+                message = "syntax: invalid hex escape sequence"
+                span = Span(self.source, span.end, max(span.end + 1, min(span.end + 2, token[3] - 1)))
+            elif len(span.text) > 2:
+                message = f"syntax: octal escape sequence out of range '{span.text}'"
+            else:
+                span = Span(self.source, span.start + 1, span.end)
+            self.error("invalid-escape", message, span,
                        ["escapes are \\n \\t \\r \\\\ \\\" and bytes as \\x41 or \\101"])
         return value
 

@@ -30,7 +30,8 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
         return finder.error("probe-form", "watchpoint length must be one of (1,2,4,8)", point)
     why = _mode_problem(finder.world.arch, mode, length)
     if why:
-        return finder.error("probe-form", why, point)
+        message, *hints = why.split("\n")
+        return finder.error("probe-form", message, point, hints)
     pid = finder.options.pid or finder.options.cpid
     address = parse_number(where)
     if address is None:
@@ -56,10 +57,10 @@ def _mode_problem(arch: str, mode: str, length: int) -> str:
         return "watchpoint modes may not be duplicated" if mode and not set(mode) - set(MODES) else \
             "watchpoint mode must be combination of (r,w,x)"
     if "x" in mode and len(mode) > 1:
-        return f"invalid watchpoint mode: {mode}: x stands alone"
+        return f"invalid watchpoint mode: {mode}\nx stands alone"
     row = ARCHES[arch]
     if mode == "x" and length != (row.execute_length or length):
-        return f"invalid watchpoint mode: {mode}: to watch execution the length is {row.execute_length}"
+        return f"invalid watchpoint mode: {mode}\nto watch execution the length is {row.execute_length}"
     if mode == "r" and not row.watches_reads:
         return f"invalid watchpoint mode: {mode}: this CPU watches writes (w), or reads and writes (rw)"
     return ""
