@@ -12,11 +12,15 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sonde.fleet.connection import Connection, Way
+from sonde.fleet.coordinator import Fleet, FleetRequest
+from sonde.fleet.hosts import expand_hosts
 from sonde.fleet.protocol import TO_AGENT, Decoder, Frame, delta_columns, encode_frame
+from sonde.fleet.results import HostEvent, MergedPrint
 from sonde.fleet.shapes import describe_script
 from sonde.merge.delta import Delta, Differ, KeyNumbers
 from sonde.merge.portable import encode_value
@@ -190,3 +194,24 @@ class SimulatedFleet(Way):
                     agent.advance(now)
                     if was_open and agent.closed and before in selector.get_map():
                         selector.unregister(before)
+
+
+def run_simulated(way: SimulatedFleet, hosts: str, request: FleetRequest, seconds: float, **options: Any
+                  ) -> tuple[Fleet, list[HostEvent | MergedPrint]]:
+    """A fleet that has come to its end, within so many seconds, and what it printed."""
+    printed: list[HostEvent | MergedPrint] = []
+    with way, Fleet(expand_hosts([hosts]), request, way, **options) as fleet:
+        deadline = time.monotonic() + seconds
+        while not fleet.done:
+            printed += fleet.poll(0.2)
+            assert time.monotonic() < deadline, [member for member in fleet.members if member.is_live][:5]
+    return fleet, printed
+
+
+def sum_contents(parts: Iterable[Contents]) -> dict[Any, int]:
+    """The sum of counts by key, as it has to be."""
+    found: Counter[Any] = Counter()
+    for part in parts:
+        for key, [count] in part.items():
+            found[key] += count
+    return dict(found)

@@ -15,8 +15,7 @@ import pytest
 
 import sonde
 from sonde.errors import EnvironmentProblem, UsageError
-from sonde.fleet.connection import Reach
-from sonde.fleet.dask import DaskWay, require_safe
+from sonde.fleet.dask import require_safe
 from support import PATIENCE, SOURCE, environment, sonde_command
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
@@ -86,14 +85,12 @@ def test_three_workers_see_each_call_once_each(client: Any, agent: Path) -> None
 def test_a_worker_that_has_gone_is_a_host_that_is_missing(client: Any, agent: Path, monkeypatch: pytest.MonkeyPatch
                                                           ) -> None:
     """Whatever Dask raises."""
-    class Broken:
-        def result(self, timeout: float) -> object:
-            raise KeyError("Relay-1")
-    way = DaskWay(client, str(agent), every=True)
-    monkeypatch.setattr(client, "submit", lambda *args, **options: Broken())
-    with pytest.raises(Reach, match=r"worker \w+: .*Relay-1"):
-        way.connect(way.hosts[0], PATIENCE)
-    way.close()
+    async def gather(*args: object, **options: object) -> list[object]:
+        raise KeyError("Relay-1")
+    monkeypatch.setattr(client, "gather", gather)
+    with pytest.raises(EnvironmentProblem, match=r"missing: \w+ \(Dask: 'Relay-1'\)"), \
+            sonde.fleet(client, "begin { }", socket=str(agent)):
+        pass
 
 
 def test_a_worker_gets_no_further_than_the_policy(client: Any, agent: Path) -> None:

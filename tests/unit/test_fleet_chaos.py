@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import re
 import resource
-import time
 from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 
 from chaotic import BEHAVIOURS, ChaoticAgent, chosen_behaviour
-from simulated import Contents, SimulatedFleet
+from simulated import Contents, SimulatedFleet, run_simulated, sum_contents
 from sonde.fleet import coordinator
 from sonde.fleet.coordinator import Fleet, FleetRequest
-from sonde.fleet.hosts import expand_hosts
-from sonde.fleet.results import MergedPrint
 from sonde.source import Source
 
 WINDOWS, PERIOD = 6, 0.4
@@ -30,14 +27,6 @@ def contents(host: str, window: int) -> Contents:
     return {**found, 100 + (number + window) % 5: [window + 1], 1000 + number: [window + 1]}
 
 
-def total(parts: list[Contents]) -> dict[Any, int]:
-    found: Counter[Any] = Counter()
-    for part in parts:
-        for key, [count] in part.items():
-            found[key] += count
-    return dict(found)
-
-
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a few seconds; a tenth would do but for what else the machine does."""
@@ -46,33 +35,23 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sonde.merge.table.MOST_KEYS", 5000)
 
 
-def run_chaos(way: SimulatedFleet, hosts: str) -> tuple[Fleet, list[MergedPrint]]:
-    printed: list[Any] = []
-    request = FleetRequest(Source("stdin", "begin { }"), window=PERIOD)
-    with way, Fleet(expand_hosts([hosts]), request, way, parallel=500, patience=6.0) as fleet:
-        deadline = time.monotonic() + 120
-        while not fleet.done:
-            printed += fleet.poll(0.2)
-            assert time.monotonic() < deadline, [member for member in fleet.members if member.is_live][:5]
-    return fleet, printed
-
-
 @pytest.mark.usefixtures("impatient")
 def test_chaos_of_five_hundred() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     way = SimulatedFleet(contents, WINDOWS, PERIOD, chosen_behaviour, kind=ChaoticAgent)
-    fleet, printed = run_chaos(way, HOSTS)
+    request = FleetRequest(Source("stdin", "begin { }"), window=PERIOD)
+    fleet, printed = run_simulated(way, HOSTS, request, 120, parallel=500, patience=6.0)
     agents: dict[str, Any] = way.agents
     assert {agent.behaviour for agent in agents.values()} == set(BEHAVIOURS)
     _everybody_is_named(fleet, agents)
     # the sum is exact
     known = [contents(name, agent.counted - 1) for name, agent in agents.items() if agent.counted]
-    assert dict(fleet.results.pairs_of("@")) == total(known)
+    assert dict(fleet.results.pairs_of("@")) == sum_contents(known)
     # so is each print, of the hosts that it names; a host that is in none of a turn that it told was late, and said so
     turns = Counter(item.name for item in printed)
     late = Counter(fleet.results.late)
     for number, item in enumerate(printed):
-        assert dict(item.pairs) == total([contents(host, number) for host in item.hosts]), number
+        assert dict(item.pairs) == sum_contents([contents(host, number) for host in item.hosts]), number
         for name in {name for name, agent in agents.items() if agent.printed > number} - item.hosts:
             late[name] -= 1
     assert turns["@"] == WINDOWS and not +late and not -late

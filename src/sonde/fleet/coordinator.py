@@ -84,7 +84,7 @@ class Fleet:
         self._look = max(_LOOK, len(hosts) * _LOOK_EACH)
         self._looked = 0.0
         self._pause = min(len(hosts) * _EACH, _LOOK / 2) if len(hosts) > _FEW else 0.0
-        self._between = max(1.0, len(hosts) / 500)  # s between two looks at a host's clock
+        self._between = max(self._way.clock_pause, len(hosts) / 500)  # s between two looks at a host's clock
         self._asking = request.encode_frame()
         self._shapes = ShapeReader(request.source)
         self.started_at = 0      # Unix nanoseconds of the common beginning

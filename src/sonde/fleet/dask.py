@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from threading import Thread
+from concurrent.futures import Future, wait
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import UsageError
-from .connection import Connection, Reach, Way
+from .connection import Connection, Way
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import distributed
 
 SOCKET_PATH = "/run/sonde/agent.socket"
+CLOSING = 5.0     # s that what is on its way has at the end
 _PIECE = 1 << 20  # bytes that are passed on at once
+_LINGER = 0.002   # s that a worker waits for more of what has begun to come: each message costs Dask a millisecond
 
 
 class Relay:
@@ -42,15 +44,19 @@ class Relay:
         try:
             self._streams = await asyncio.open_unix_connection(self._path)
         except OSError as error:
-            return f"{self._path}: {error.strerror}"
+            return f"no agent listens at {self._path}: {error.strerror}"
         return ""
 
     async def read_bytes(self) -> bytes:
-        """What the agent sends next; b"" at the end."""
+        """What the agent sends next, and what follows at once; b"" at the end."""
+        data = b""
         try:
-            return await self._stream[0].read(_PIECE)
-        except OSError:
-            return b""
+            data = await self._stream[0].read(_PIECE)
+            if data:
+                data += await asyncio.wait_for(self._stream[0].read(_PIECE), _LINGER)
+        except OSError:  # TimeoutError among them
+            pass
+        return data
 
     async def write_bytes(self, data: bytes) -> None:
         """Send this to the agent."""
@@ -67,6 +73,8 @@ class DaskWay(Way):
     on each. ``client`` is a distributed.Client, or a scheduler's address: one that is not on loopback has to have
     TLS (``tls://``), since Dask's control messages are pickled."""
 
+    clock_pause = 10.0
+
     def __init__(self, client: distributed.Client | str, path: str = SOCKET_PATH, every: bool = False) -> None:
         super().__init__()
         self._path = path
@@ -78,7 +86,7 @@ class DaskWay(Way):
             require_safe(client.scheduler.address)
         self._client = client
         self._workers = _workers_of(client, every)
-        self._made: list[distributed.Future] = []  # which keep the actors: a worker forgets one that nobody holds
+        self._passing: list[Future[None]] = []
 
     @property
     def hosts(self) -> list[str]:
@@ -86,29 +94,59 @@ class DaskWay(Way):
         return list(self._workers)
 
     def connect(self, host: str, seconds: float) -> Connection:
-        from distributed import TimeoutError as Late
+        ours, theirs = socket.socketpair()
+        found = RelayConnection(ours, None)
         made = self._client.submit(Relay, self._path, workers=[self._workers[host]], allow_other_workers=False,
                                    retries=0, pure=False, actor=True)
-        self._made.append(made)
-        try:
-            relay = made.result(timeout=seconds)
-            problem = relay.open_socket().result(timeout=seconds)
-        except Late:
-            raise Reach(f"worker {host}: timeout") from None
-        except Exception as error:  # whatever Dask raises when a worker has gone
-            raise Reach(f"worker {host}: {error or type(error).__name__}") from None
-        if problem:
-            raise Reach(problem)
-        ours, theirs = socket.socketpair()
-        for pump in (_pass_from_agent, _pass_to_agent):
-            Thread(target=pump, args=(relay, theirs), name="sonde-relay", daemon=True).start()
-        return Connection(ours, None)
+        passing = _pass_bytes(self._client, made, theirs, found)
+        self._passing.append(asyncio.run_coroutine_threadsafe(passing, self._client.loop.asyncio_loop))
+        return found
 
     def close(self) -> None:
-        """Let go of the workers."""
-        self._made.clear()
+        """Let go of the workers, once what is on its way to them has come there."""
+        for passing in wait(self._passing, CLOSING).not_done:
+            passing.cancel()
+        wait(self._passing, CLOSING)
         if self._own:
             self._client.close()
+
+
+class RelayConnection(Connection):
+    """A connection whose other end is in a worker; ``problem`` is what Dask says of it."""
+
+    problem = ""
+
+    def read_said(self) -> list[str]:
+        return self.problem.splitlines()
+
+
+async def _pass_bytes(client: distributed.Client, made: distributed.Future, end: socket.socket,
+                      connection: RelayConnection) -> None:
+    """Pass bytes on between an actor and a connection's other end, until both have no more. ``made`` is held as long: a
+    worker forgets the actor of which nobody has the future."""
+    reader, writer = await asyncio.open_connection(sock=end)
+    try:
+        [relay] = await client.gather([made], asynchronous=True)
+        connection.problem = await relay.open_socket()
+        if not connection.problem:
+            await asyncio.gather(_pass_from_agent(relay, writer), _pass_to_agent(relay, reader))
+    except Exception as error:  # whatever Dask raises when a worker has gone
+        connection.problem = f"Dask: {error or type(error).__name__}"
+    finally:
+        writer.close()
+
+
+async def _pass_from_agent(relay: Any, writer: asyncio.StreamWriter) -> None:
+    while data := await relay.read_bytes():
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
+
+
+async def _pass_to_agent(relay: Any, reader: asyncio.StreamReader) -> None:
+    while data := await reader.read(_PIECE):
+        await relay.write_bytes(data)
+    await relay.close_socket()
 
 
 def require_safe(address: str) -> None:
@@ -146,25 +184,3 @@ def _workers_of(client: distributed.Client, every: bool) -> dict[str, str]:
     if not found:
         raise UsageError("the cluster has no workers")
     return found
-
-
-def _pass_from_agent(relay: Any, end: socket.socket) -> None:
-    try:
-        while data := relay.read_bytes().result():
-            end.sendall(data)
-    except Exception:  # whatever Dask raises when a worker has gone: the end of the connection says it
-        pass
-    try:
-        end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
-
-
-def _pass_to_agent(relay: Any, end: socket.socket) -> None:
-    try:
-        while data := end.recv(_PIECE):
-            relay.write_bytes(data).result()
-        relay.close_socket().result()
-    except Exception:
-        pass
-    end.close()

@@ -116,8 +116,9 @@ class Member:
                 self.leave(error.message)
 
     def ask_clock(self, pause: float) -> None:
-        """Send a ping, if the last one is ``pause`` seconds ago, or nothing is known yet."""
-        if self.state != CONNECTING and (monotonic() - self._pinged > pause or self.clock.error > 1 << 61):
+        """Send a ping, if the last one is ``pause`` seconds ago; a second, where none was answered yet."""
+        known = self.clock.error < 1 << 61
+        if self.state != CONNECTING and monotonic() - self._pinged > (pause if known else min(pause, 1.0)):
             self._pinged = monotonic()
             self.send("ping", sent=time_ns())
 
