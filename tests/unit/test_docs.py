@@ -26,10 +26,11 @@ from sonde.semantics.world import World
 from sonde.source import Source
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "bench")]
 
 import gen_docs  # noqa: E402
 import gen_kernels  # noqa: E402
+import rows  # noqa: E402
 from doc_examples import (  # noqa: E402
     BUILTIN_EXAMPLES,
     CONFIG_EXAMPLES,
@@ -158,3 +159,8 @@ def test_the_one_liners_are_those_of_their_table() -> None:
         for text in [item["was"], *[item[key] for key in ("program", "functions", "elsewhere", "list", "note")
                                     if key in item]]:
             assert text in section, text
+
+
+def test_rows_are_as_measured() -> None:
+    """The page's table says what bench/figures.json has, and what of it is a goal reached."""
+    assert rows.write_section() in (ROOT / "docs" / "performance.md").read_text()
