@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import rows
 import userspace
 from run import Peer, build, peers, run_times, statistics, tracing
 from scripts import GETPPID
@@ -137,7 +138,7 @@ def write_page(found: dict[str, Points], folder: Path, versions: str) -> None:
     images = folder / "images"
     uname = os.uname()
     text = [INTRODUCTION.format(versions=versions, kernel=uname.release, machine=uname.machine, cpus=os.cpu_count()),
-            COMPONENTS]
+            rows.write_section(), COMPONENTS]
     for name, points in found.items():
         title, x_title, y_title, words = TITLES[name]
         (images / f"growth-{name}.svg").write_text(draw_plot(points, x_title, y_title))
@@ -179,6 +180,10 @@ most of what `@ = hist(nsecs)` takes with any tracer (0.55), and reading a strin
 | making, finding and deleting an element of a hash | a slot for each thread (`@start[tid]`) | `lower/threads.py` | 190 to 15 |
 | finding the element of an aggregate | a table of each CPU's own, for the keys that it met first | `lower/hot.py` | 50 to 5 |
 | asking for the current task, its `pid`, `tid`, `comm` | loads from where the kernel keeps them | `kernel/current_task.py` | 18 to 2 |
+
+`@[1] = nsecs` (256 against 334 ns) is the empty program, the clock and the update of an element, 46, 63 and 85 ns by this table; the rest
+finds the task and compares its `comm`. To find the element and store where it lies (26) would save most of the update, and is left
+out: an element that user space deletes meanwhile may already be another key's. What `@[n] = count()` over `nsecs % n` cannot save is the clock.
 
 Task storage (`BPF_MAP_TYPE_TASK_STORAGE`) is no place for `@start[tid]`: it goes when the thread ends, while its key stays in a map until the
 script deletes it, and can be printed, counted and cleared until then.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Speed, measured as ratios in one run: Sonde beside bpftrace, where it is installed.
 
-    bench/run.py [--quick] [--rounds N] [--only startup,four,kernel,drain,flood,keys,attach,own,budget]
+    bench/run.py [--quick] [--rounds N] [--only startup,four,kernel,drain,flood,ring,keys,attach,clauses,own,budget]
                  [--peer BPFTRACE]... [--json FILE]
 
-Prints Markdown tables. Needs root, BTF and a C compiler. Every figure is the best of its rounds, and the two tracers
-take turns, so that a slow minute of the machine hits both.
+Prints Markdown tables. Needs root, BTF, a C compiler and GNU time. Every figure is the best of its rounds, and the two
+tracers take turns, so that a slow minute of the machine hits both.
 
 The target is bpftrace 0.26. A peer that is as new (--peer, where Debian's own is older) is measured against directly.
 If there is none, for each script the published figure of 0.26 is carried to this machine by the older peer's own: what
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import re
@@ -33,6 +32,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import rows
 import userspace
 from scripts import ANCHORS, FOUR_PROBES, GETPPID, SCRIPTS, Script
 
@@ -222,6 +222,16 @@ def attach_many(peer: Peer) -> dict[str, float]:
     return {"129 tracepoints wall s": Done(peer.run(f"{probes} {{ @ = count(); }} interval:s:1 {{ exit(); }}")).wall}
 
 
+def attach_clauses(peer: Peer) -> dict[str, float]:
+    """300 clauses, 30 at each of ten system calls: compiled for the first time, attached, detached."""
+    calls = "getppid getpgid getsid getuid getgid alarm umask getitimer getgroups getpriority".split()
+    program = "".join(f'tracepoint:syscalls:sys_enter_{calls[i % 10]} /comm == "nswork"/ {{ @c{i} = count(); }} '
+                      for i in range(300))
+    with tempfile.TemporaryDirectory() as folder:
+        done = Done(["env", f"XDG_CACHE_HOME={folder}", *peer.run(program + "interval:ms:10 { exit(); }")])
+    return {"300 clauses wall s": done.wall}
+
+
 def call_time(binary: Path, chunks: int) -> float:
     return float(subprocess.run([str(binary), "time", str(chunks)], capture_output=True, text=True, check=True).stdout)
 
@@ -363,11 +373,11 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and events")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of each figure")
-    parser.add_argument("--only", default="startup,four,kernel,drain,flood,keys,attach,own,budget",
+    parser.add_argument("--only", default="startup,four,kernel,drain,flood,ring,keys,attach,clauses,own,budget",
                         help="comma list of figures")
     parser.add_argument("--peer", action="append", default=[], metavar="BPFTRACE",
                         help="a bpftrace to compare with; may be repeated (default: the one that is installed)")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=Path, help="add the figures to this file")
     return parser.parse_args()
 
 
@@ -392,7 +402,10 @@ def main() -> int:
             ("flood", lambda peer: userspace.flood(peer.command, binary, 400_000 if chosen.quick else 2_000_000)),
             ("keys", lambda peer: userspace.keys(peer.command, binary, 60_000)),
             ("keys", lambda peer: {} if chosen.quick else userspace.keys(peer.command, binary, 1_000_000)),
+            ("ring", lambda peer: {} if peer.name != "sonde" else userspace.flood(
+                peer.command, binary, 400_000 if chosen.quick else 2_000_000, 256)),
             ("attach", attach_many),
+            ("clauses", attach_clauses),
             ("own", lambda peer: own_time(peer, binary, 20 if chosen.quick else 100)),
             ("budget", lambda peer: budget_cost(peer, binary, 8 if chosen.quick else 16)),
         ]
@@ -409,7 +422,7 @@ def main() -> int:
             if "sonde" in times[SCRIPTS[0].name]:
                 figures["sonde"].update(kernel_table(times, tracers[1:]))
     if chosen.json:
-        chosen.json.write_text(json.dumps({"figures": figures, "kernel": times}, indent=1))
+        rows.keep_figures(figures, times, chosen.json)
     return 0
 
 

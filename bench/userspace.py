@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -60,38 +61,43 @@ def forget_scripts(folder: Path) -> None:
 
 
 class Start:
-    """A start, to its end: wall and CPU seconds; peak memory in MiB, by way of a shell that has next to none itself."""
+    """A start, to its end: wall and CPU seconds; peak memory in MiB. That is GNU time's figure: a child of this process
+    has had at least the memory that this process has, as Linux counts."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        begun = time.perf_counter()
-        shell = subprocess.Popen(["sh", "-c", '"$@" >/dev/null 2>&1; exit $?', "sh", *command], env=environment)
-        _, status, usage = os.wait4(shell.pid, 0)
-        self.wall = time.perf_counter() - begun
-        shell.returncode = os.waitstatus_to_exitcode(status)
-        if shell.returncode:
-            raise RuntimeError(f"{' '.join(command)[:200]}: status {shell.returncode}")
-        self.cpu, self.memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        with tempfile.NamedTemporaryFile("r") as said:
+            begun = time.perf_counter()
+            timed = subprocess.Popen(["time", "-f", "%M", "-o", said.name, *command], env=environment,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(timed.pid, 0)
+            self.wall = time.perf_counter() - begun
+            timed.returncode = os.waitstatus_to_exitcode(status)
+            if timed.returncode:
+                raise RuntimeError(f"{' '.join(command)[:200]}: status {timed.returncode}")
+            self.cpu, self.memory = usage.ru_utime + usage.ru_stime, int(said.read()) / 1024
 
 
 def startup(command: list[str], rounds: int) -> dict[str, float]:
     """``BEGIN { exit(); }``: the first time, with nothing compiled, and later."""
     words = [*command, "-e", "BEGIN { exit(); }"]
     with tempfile.TemporaryDirectory() as folder:
-        environment, first, later = compiled_sources(Path(folder)), [], []
+        environment, first, later, bare = compiled_sources(Path(folder)), [], [], []
         for _ in range(2):
             Start(words, environment)  # warms the caches
         for _ in range(rounds):
             forget_scripts(Path(folder))
             first.append(Start(words, environment))
             later.append(Start(words, environment))
-    return {"first start wall s": min(start.wall for start in first),
+            bare.append(Start([sys.executable, "-c", "pass"], environment))
+    own = {"interpreter wall s": min(start.wall for start in bare)} if "sonde" in command[0] else {}
+    return own | {"first start wall s": min(start.wall for start in first),
             "start wall s": min(start.wall for start in later), "start cpu s": min(start.cpu for start in later),
             "start memory MiB": min(start.memory for start in later)}
 
 
-def await_text(file: Any, text: bytes, process: subprocess.Popen[bytes]) -> None:
-    """Until the tracer has written ``text``; RuntimeError if it ends before."""
-    deadline = time.monotonic() + 30
+def await_text(file: Any, text: bytes, process: subprocess.Popen[bytes], patience: float = 30) -> None:
+    """Until the tracer has written ``text``; RuntimeError if it ends before, or so many seconds pass."""
+    deadline = time.monotonic() + patience
     while text not in os.pread(file.fileno(), 1 << 16, 0):
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the tracer did not begin")
@@ -103,11 +109,12 @@ def count_lines(file: Any, text: bytes = b" nswork ") -> int:
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).count(text)
 
 
-def flood(command: list[str], binary: Path, events: int) -> dict[str, float]:
+def flood(command: list[str], binary: Path, events: int, ring: int = 0) -> dict[str, float]:
     """Two processes make ``events`` system calls as fast as they can; SIGINT a second after that: how many of them were
-    printed."""
+    printed. ``ring``: MiB, where it is not to be the default."""
+    config = f"config = {{ perf_rb_pages = {ring * 256} }} " if ring else ""
     with tempfile.TemporaryFile() as out:
-        running = Running([*command, "-e", LINE], out)
+        running = Running([*command, "-e", config + LINE], out)
         await_text(out, b"Attached", running.process)
         time.sleep(1)
         loads = [subprocess.Popen([str(binary), "getppid", str(events // 2)]) for _ in range(2)]
@@ -115,7 +122,7 @@ def flood(command: list[str], binary: Path, events: int) -> dict[str, float]:
             load.wait()
         time.sleep(1)
         running.interrupt()
-        return {"flood printed %": 100 * count_lines(out) / events}
+        return {f"flood printed{f', {ring} MiB' if ring else ''} %": 100 * count_lines(out) / events}
 
 
 def keys(command: list[str], binary: Path, count: int) -> dict[str, float]:

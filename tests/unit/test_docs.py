@@ -26,10 +26,11 @@ from sonde.semantics.world import World
 from sonde.source import Source
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "bench")]
 
 import gen_docs  # noqa: E402
 import gen_kernels  # noqa: E402
+import rows  # noqa: E402
 from doc_examples import (  # noqa: E402
     BUILTIN_EXAMPLES,
     CONFIG_EXAMPLES,
@@ -166,3 +167,8 @@ def test_the_readme_names_every_tool_once() -> None:
     named = re.findall(r"\b[a-z0-9]+\b", " ".join(row.split("|")[2].partition("(commands),")[2] or row.split("|")[2]
                                                   for row in table.splitlines()[2:]))
     assert sorted(named) == sorted(path.stem for path in (ROOT / "src/sonde/tools").glob("*.bt"))
+
+
+def test_rows_are_as_measured() -> None:
+    """The page's table says what bench/figures.json has, and what of it is a goal reached."""
+    assert rows.write_section() in (ROOT / "docs" / "performance.md").read_text()
