@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from concurrent.futures import Future, wait
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +18,8 @@ from .connection import Connection, Way
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import distributed
 
 SOCKET_PATH = "/run/sonde/agent.socket"
@@ -104,6 +105,7 @@ class DaskWay(Way):
 
     def close(self) -> None:
         """Let go of the workers, once what is on its way to them has come there."""
+        from concurrent.futures import wait
         for passing in wait(self._passing, CLOSING).not_done:
             passing.cancel()
         wait(self._passing, CLOSING)
