@@ -47,12 +47,13 @@ Probes on kernel functions need other kernels than this one: nanoseconds that `{
 
 | kernel, kind | sonde | sonde by kprobes | bpftrace 0.27.1 | ratio |
 |---|---|---|---|---|
-| 6.12 kprobe | 188 | 424 | 535 | 0.35 |
-| 6.12 kretprobe | 453 | 819 | 1157 | 0.39 |
+| 6.12 kprobe | 204 | 424 | 534 | 0.38 |
+| 6.12 kretprobe | 292 | 793 | 1102 | 0.26 |
 | 7.2 kprobe | 218 | 374 | 458 | 0.48 |
 | 7.2 kretprobe | 277 | 1426 | 930 | 0.30 |
 
-The best of 800 rounds of 500 calls, on a host that was doing other things: a second run on 6.12 gave 0.22 and 0.70.
+The host was doing other things: other runs on 6.12, of one round instead of three, gave 0.35 and 0.22 for kprobes, 0.39
+and 0.70 for kretprobes; 7.2 has one round, of 800 times 500 calls.
 
 500 functions of a program by uprobes, from the command's start to its end (`bench/attach.py --peer BPFTRACE uprobe`):
 3.9 against 62.9 s, 0.06; the goal is 0.5. Under QEMU this was not compared.
