@@ -116,7 +116,7 @@ def check_write_user(context: CheckContext, node: Call, types: Types) -> Type | 
         return None
     by_address = isinstance(source, Pointer) and source.space == BPF
     size = source.to.size if isinstance(source, Pointer) and by_address else source.size
-    length = node.args[2].const
+    length = node.args[2].const if len(node.args) > 2 else size
     if not 0 < length <= size:
         context.error("bad-argument", f"write_user: length must be between 1 and {size}, the size of what is written "
                       f"({length} provided)", node.args[-1])
@@ -178,7 +178,7 @@ ROWS = (
              statement=lower_override,
              wrong={"probe": "override() can only be used inside kprobes",
                     **dict.fromkeys(("begin", "end", "self"), "The ctx builtin can not be used with '{kind}' probes")}),
-    Function("write_user", ("to:ptr|int", "value:any", "length:number"), None, "Write user memory.",
+    Function("write_user", ("to:ptr|int", "value:any", "length:number?"), None, "Write user memory.",
              "write_user(arg0, $x, 8)", check_write_user, unsafe=True, machine=True, macro=True, acts=True,
              statement=write_user_statement, scalar=lower_write_user),
     Function("unwatch", ("address:int",), None, "Remove a watchpoint.", "unwatch(5)", check_unwatch,
