@@ -12,6 +12,7 @@ from ..types import (
     BPF,
     GROUPS,
     INT64,
+    NOTHING,
     UINT64,
     Address,
     Aggregate,
@@ -384,7 +385,7 @@ def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side,
 def _widened(type: Type, other: Type, op: str) -> Type:
     """As what a number is named that has no business with ``other``: bpftrace widens it before it looks."""
     number = convert.as_int(type)
-    if op in _COMPARISONS or op in _LOGICAL or number is None or isinstance(other, (Str, Pointer, NoneType)):
+    if op in _COMPARISONS or op in _LOGICAL or number is None or other == NOTHING or isinstance(other, (Str, Pointer)):
         return type
     return Int(64, number.signed)
 
