@@ -102,8 +102,8 @@ def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
     """Where the kernel tells nothing of its types, that is the reason, not a spelling."""
     wanting = [item for item in diagnostics.items if item.severity == "ERROR" and item.code in WANT_TYPES]
     if wanting and world.find_struct("task_struct") is None:
-        wanting[0].hints = [f"kernel {world.release} has no type information (BTF): it takes CONFIG_DEBUG_INFO_BTF, or "
-                            "definitions in the script", *wanting[0].hints]
+        wanting[0].hints = [f"kernel {world.release} has no type information (BTF): it takes CONFIG_DEBUG_INFO_BTF, "
+                            "a file with it (--btf FILE), or definitions in the script", *wanting[0].hints]
 
 
 def _known_parameters(script: Script, options: Options, functions: Functions, diagnostics: Diagnostics) -> None:
