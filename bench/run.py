@@ -17,6 +17,7 @@ version does the same work in a slower way, and understates it where most of the
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import math
 import os
@@ -369,6 +370,12 @@ def kernel_times(tracers: list[Peer], binary: Path, rounds: int) -> dict[str, di
     return times
 
 
+def compile_bytecode() -> None:
+    """Have Python's bytecode of all modules, as an installed package has: where PYTHONDONTWRITEBYTECODE is set, those
+    that were edited would be compiled at each start."""
+    compileall.compile_dir(HERE.parent / "src" / "sonde", quiet=1)
+
+
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and events")
@@ -385,6 +392,7 @@ def main() -> int:
     chosen = options()
     if os.geteuid() != 0:
         sys.exit("bench: needs root")
+    compile_bytecode()
     wanted = set(chosen.only.split(","))
     rounds = chosen.rounds or (3 if chosen.quick else 8)
     tracers = peers(chosen.peer)

@@ -46,6 +46,28 @@ def named(*names: str) -> EventSite:
     return EventSite("printf", None, [EventField(t.INT64, 16, name) for name in names], 64, parts)
 
 
+class HostEvent(Event):
+    """An event of a fleet."""
+
+    host: str
+
+
+def test_hosts_have_processes_of_their_own() -> None:
+    """Of a fleet: equal numbers on two hosts are two processes, and the ends of one's calls are not the other's."""
+    site = named("pid", "tid")
+    spec = script(sites=[site, named("n")])
+    spec.probes = ["tracepoint:syscalls:sys_enter_read", "tracepoint:syscalls:sys_exit_read"]
+    run = Run("perfetto", spec, Target(lead=("host",)))
+    for time, (host, probe) in enumerate([("a", 0), ("b", 0), ("a", 1), ("b", 1)], 1):
+        run.view.add_event(HostEvent("printf", (7, 8), spec.probes[probe], 1000 * time, 0, host), site, "x")
+    for host in "ab":
+        run.view.add_event(HostEvent("printf", (7,), spec.probes[0], 9000, 1, host), spec.sites[1], "x")
+    trace = read_trace(run.finish())
+    assert [(each.begin, each.end, each.track) for each in trace.slices] == [
+        (1, 3, (7, 8)), (2, 4, ((1 << 22) + 7, (1 << 22) + 8))]
+    assert len({(each["pid"], each["tid"]) for each in trace.instants}) == 2
+
+
 def test_calls_that_begin_and_end_are_slices() -> None:
     site = named("pid", "tid")
     spec = script(sites=[site])

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from ... import types as t
 from ...numerals import parse_whole
+from ...record import Record
 from ...runtime.events import Event
 from ...runtime.values import Items, RecordValue, ScriptValue, StackTrace, key_text, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
@@ -42,7 +43,22 @@ _COUNTED = ("count", "sum", "min", "max", "avg")
 _ENTRY = re.compile(r"tracepoint:syscalls:sys_enter_(?P<what>.*)|(?:kprobe|uprobe|fentry):(?P<place>.*)")
 _RETURN = re.compile(r"tracepoint:syscalls:sys_exit_(?P<what>.*)|(?:kretprobe|uretprobe|fexit):(?P<place>.*)")
 BINARY = (".pftrace", ".perfetto-trace")  # how files are called that are to be in Perfetto's own form
+PID_BITS = 22  # Linux gives no greater number to a process; Perfetto knows 32 bits of it
 LONGEST = 120  # characters of a name that is a printf()'s text
+
+
+class Place(Record):
+    """Where an event belongs, as far as it says that; ``host``: in a fleet."""
+
+    probe: str
+    host: str
+    pid: int | None
+    tid: int | None
+    comm: str
+
+    def name(self, name: str) -> str:
+        """A name, with the host's before it."""
+        return ": ".join([part for part in (self.host, name) if part])
 
 
 class PerfettoView(Base):
@@ -65,6 +81,8 @@ class PerfettoView(Base):
         self._dump = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
         self._separator = ""
         self._known: set[tuple[str, int, int]] = set()  # tracks that have a name
+        self._rows = {probe: number for number, probe in enumerate(self.spec.probes, 1)}  # tracks of probes
+        self._hosts: dict[str, int] = {}  # of a fleet, in the order of their first events
         self._slices = 0  # that have an id
         self._entries, self._returns = _calls(self.spec.probes)
         self._open: dict[tuple[int, int], list[str]] = {}  # by thread: calls that have not returned
@@ -94,12 +112,12 @@ class PerfettoView(Base):
         value = event.args[0] if site.kind == "print" else None
         members = value._asdict() if isinstance(value, RecordValue) else dict(zip(event_columns(site), event.args))
         shown = text if site.kind == "printf" else to_text(value)
-        probe = ": ".join([*[getattr(event, name) for name in self.target.lead], event.probe])
-        name = clean_text(to_text(members.get("name", shown)).strip())[:LONGEST] or probe or site.kind
-        self._event({"name": name, "cat": probe or site.kind,
+        place = Place(event.probe, ": ".join([getattr(event, name) for name in self.target.lead]),
+                      _as_int(members.get("pid")), _as_int(members.get("tid")), to_text(members.get("comm", "")))
+        name = clean_text(to_text(members.get("name", shown)).strip())[:LONGEST] or place.name(event.probe) or site.kind
+        self._event({"name": name, "cat": place.name(event.probe) or site.kind,
                      "args": {key: json_value(each) for key, each in members.items() if key not in _NAMED}},
-                    event.time, probe, _as_int(members.get("pid")), _as_int(members.get("tid")),
-                    to_text(members.get("comm", "")), _as_int(members.get("dur")))
+                    event.time, place, _as_int(members.get("dur")))
 
     def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
         found = {name: clean_text(text) for name, text, _ in cells}
@@ -109,19 +127,19 @@ class PerfettoView(Base):
         name = texts[-1] if texts and any(map(str.isalnum, texts[-1])) else tool
         self._event({"name": name[:LONGEST], "cat": tool,
                      "args": {name: _decimal(text) if number else clean_text(text) for name, text, number in cells}},
-                    time, probe, _whole(found.get("PID")), _whole(found.get("TID")), found.get("COMM", ""),
-                    _duration(found))
+                    time, Place(probe, found.get("HOST", "") if self.target.lead else "", _whole(found.get("PID")),
+                                _whole(found.get("TID")), found.get("COMM", "")), _duration(found))
 
-    def _event(self, found: JsonObject, time: int, probe: str, pid: int | None, tid: int | None, comm: str,
-               duration: int | None) -> None:
+    def _event(self, found: JsonObject, time: int, place: Place, duration: int | None) -> None:
         """An instant, or with a duration (ns) a slice that ends then."""
-        track = self._event_track(probe, pid, tid, comm)
+        track = self._event_track(place)
         found |= track
-        if tid is not None and duration is None and (probe in self._entries or probe in self._returns):
-            self._call_event(found, time, probe, (track["pid"], tid))
+        is_call = place.probe in self._entries or place.probe in self._returns
+        if place.tid is not None and duration is None and is_call:
+            self._call_event(found, time, place.probe, (track["pid"], track["tid"]))
         elif duration is None or duration < 0:
             self._write_event(found | {"ph": "i", "s": "t", "ts": time})
-        elif tid is not None:
+        elif place.tid is not None:
             self._write_event(found | {"ph": "X", "ts": time - duration, "dur": duration})
         else:
             self._slices += 1
@@ -149,16 +167,20 @@ class PerfettoView(Base):
             if ended == call:
                 return
 
-    def _event_track(self, probe: str, pid: int | None, tid: int | None, comm: str) -> dict[str, int]:
-        """Process and thread of an event where these are known, else a track of the script for each probe."""
-        if pid is None and tid is None:
-            number = self.spec.probes.index(probe) + 1 if probe in self.spec.probes else 0
-            self._name_track("thread", 0, number, probe)
+    def _event_track(self, place: Place) -> dict[str, int]:
+        """Process and thread of an event where these are known, else a track of the script for each probe. A fleet's
+        hosts have processes of their own."""
+        first = self._hosts.setdefault(place.host, len(self._hosts)) << PID_BITS if place.host else 0
+        if place.pid is None and place.tid is None or first >> 32:
+            name = place.name(place.probe)
+            number = self._rows.setdefault(name, len(self._rows) + 1) if name else 0
+            self._name_track("thread", 0, number, name)
             return {"pid": 0, "tid": number}
-        process, thread = pid if pid is not None else tid or 0, tid if tid is not None else pid or 0
-        if pid is not None:
-            self._name_track("process", process, process, comm)
-        self._name_track("thread", process, thread, comm)
+        process = first + (place.pid if place.pid is not None else place.tid or 0)
+        thread = first + (place.tid if place.tid is not None else place.pid or 0)
+        if place.pid is not None:
+            self._name_track("process", process, process, place.name(place.comm))
+        self._name_track("thread", process, thread, place.name(place.comm))
         return {"pid": process, "tid": thread}
 
     def _name_track(self, what: str, pid: int, tid: int, name: str) -> None:
