@@ -6,6 +6,7 @@ was seen by giving it pairs of faults.
 
 from __future__ import annotations
 
+from ..errors import ERROR
 from ..source import Diagnostic
 
 _DECLARATIONS = (("type-mismatch", "trying to"),)  # of ``let $x: type = value``
@@ -14,7 +15,7 @@ _MACROS = (("arity", "Call to "), ("bad-argument", "Call to "))
 
 # Each pass has (code, words that are in the message) of what it finds.
 _PASSES: tuple[tuple[tuple[str, str], ...], ...] = (
-    (("unknown-config", ""), ("config-value", ""), ("config-environment", "")),
+    (("type-too-large", ""), ("unknown-config", ""), ("config-value", ""), ("config-environment", "")),
     (("unknown-probe", ""), ("probe-form", ""), ("missing-probe", "target file"),
      ("no-module", "")),
     (("outside-loop", ""),),
@@ -44,7 +45,20 @@ _REST = len(_PASSES)
 _LAST = (("unknown-symbol", ""),)
 
 
-def order_of(item: Diagnostic) -> tuple[int, int]:
+def sort_findings(items: list[Diagnostic]) -> list[Diagnostic]:
+    """In order. What is left of a value that has an error is said only where bpftrace comes upon that first."""
+    found: list[Diagnostic] = []
+    for item in sorted(items, key=_order_of):
+        if not _is_of_none(item) or all(other.severity != ERROR or _is_of_none(other) for other in found):
+            found.append(item)
+    return found
+
+
+def _is_of_none(item: Diagnostic) -> bool:
+    return item.code == "no-value" and "of type 'none'" in item.message
+
+
+def _order_of(item: Diagnostic) -> tuple[int, int]:
     """By what findings are sorted: the pass that comes upon one; of calls that fit no macro those within others come
     first."""
     number = pass_of(item)
@@ -54,7 +68,7 @@ def order_of(item: Diagnostic) -> tuple[int, int]:
 def pass_of(item: Diagnostic) -> int:
     """The number of the pass that comes upon a finding."""
     if item.code == "type-mismatch" and item.span is not None and item.span.text.startswith("let ") \
-            or item.code == "no-value" and "of type 'none'" in item.message:
+            or _is_of_none(item):
         return _PASSES.index(_DECLARATIONS)
     for number, found in enumerate((*_PASSES, (), _LAST)):
         if any(code == item.code and words in item.message for code, words in found):
