@@ -101,6 +101,20 @@ def test_a_denied_call(call: str, command: int | None, error: int, program: Path
               deny_call(call, command, error))
 
 
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES, errno.ENOSYS])
+def test_a_denial_is_not_remembered(error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process under a policy could not find out of the kernel is asked again by those that are free."""
+    answers = []
+    for place, deny in (("free", None), ("denied", deny_call("bpf", uapi.BPF_PROG_LOAD, error)), ("denied", None)):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / place))
+        done = run_denied(["-e", "begin { @[comm] = count(); exit(); }"], deny)
+        assert (done.returncode == 0) == (deny is None), done.stderr
+        [kept] = (tmp_path / place).rglob("features-*")
+        answers.append(sorted(kept.read_text().splitlines()))
+    free, denied, after = answers
+    assert set(denied) < set(free) and after == free
+
+
 def test_nothing_denied(program: Path) -> None:
     found = expected_output(("-e", SCRIPT.replace("PROGRAM", str(program)), "-c", str(program)))
     assert [f"{name}: {CALLS}" in found for name in ("@n", "@work")] == [True, True], found

@@ -6,6 +6,7 @@ in the cache directory for this boot; ``minimum`` is the first release with the 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from .places import OWN_BTF
 if TYPE_CHECKING:
     from ..btf.query import Btf
 
-CACHE_VERSION = 5  # raise it when a probe changes its meaning
+CACHE_VERSION = 6  # raise it when a probe changes its meaning
 
 Probe = Callable[["Features"], "bool | None"]
 
@@ -74,21 +75,42 @@ def _encode(code: Sequence[Item]) -> bytes:
     return assemble([*code, insn.alu("mov", 0), insn.exit_()]).code
 
 
+DENIALS = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # with which policies answer
+
+
+class DeniedProbe(EnvironmentProblem):
+    """A call was denied as the policies of containers and security modules deny it: that tells of this process."""
+
+
+def _raise_denial(error: Exception, log: bytes | bytearray = b"") -> None:
+    """DeniedProbe for an error that is not the verifier's, which says something."""
+    number = error.errno if isinstance(error, SyscallError) else errno.EPERM
+    if number in DENIALS and not log[:1].strip(b"\0"):
+        raise DeniedProbe(str(error)) from error
+
+
 def can_load_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
-    """Whether the kernel accepts a program of ``code``, then ``return 0``."""
+    """Whether the kernel accepts a program of ``code``, then ``return 0``; None if that could not be found out."""
+    try:
+        return _try_program(program, code, expected, attach)
+    except DeniedProbe:
+        return None
+
+
+def _try_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
+    """The same, or DeniedProbe."""
     from . import syscalls
 
+    log = bytearray(1 << 12)
     try:
         syscalls.prog_load(uapi.PROG_TYPES[program], _encode(code), "probe", expected_attach=expected,
-                           attach_btf_id=attach).close()
-        return True
-    except PrivilegeError:
-        # with every capability it is the kernel itself that refuses
-        return False if syscalls.effective_capabilities() >> 21 & 1 else None
-    except SyscallError as error:
-        import errno
-
-        return None if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN) else False
+                           attach_btf_id=attach, log=log, log_level=uapi.BPF_LOG_STATS).close()
+    except (PrivilegeError, SyscallError) as error:
+        _raise_denial(error, log)
+        number = error.errno if isinstance(error, SyscallError) else errno.EPERM
+        if number != errno.ENOSPC:  # of the log: the program was accepted
+            return None if number in (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN) else False
+    return True
 
 
 def _combine_answers(answers: list[bool | None]) -> bool | None:
@@ -100,11 +122,11 @@ def _probe_paths(*paths: str) -> Probe:
 
 
 def _probe_program(program: str, code: Sequence[Item] = ()) -> Probe:
-    return lambda host: can_load_program(program, code)
+    return lambda host: _try_program(program, code)
 
 
 def _probe_tracers(code: Sequence[Item]) -> Probe:
-    return lambda host: _combine_answers([can_load_program(program, code) for program in _TRACERS])
+    return lambda host: _combine_answers([_try_program(program, code) for program in _TRACERS])
 
 
 def _probe_map(kind: str, key: int, value: int, entries: int, flags: int = 0) -> Probe:
@@ -113,11 +135,10 @@ def _probe_map(kind: str, key: int, value: int, entries: int, flags: int = 0) ->
 
         try:
             syscalls.map_create(uapi.MAP_TYPES[kind], key, value, entries, flags, "probe").close()
-            return True
-        except PrivilegeError:
-            return None
-        except SyscallError:
+        except (PrivilegeError, SyscallError) as error:
+            _raise_denial(error)
             return False
+        return True
     return probe
 
 
@@ -138,7 +159,7 @@ def _probe_rdonly_cast(program: str) -> Probe:
         code = (*_helper_call("get_current_task"), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=task),
                 insn.call_kfunc(kfunc),
                 insn.load(3, 0, 0, 8))
-        return can_load_program(program, code)
+        return _try_program(program, code)
     return probe
 
 
@@ -165,7 +186,7 @@ def _can_call_kfunc(host: Features, kfunc: int, program: str) -> bool | None:
 def _probe_tracing(function: str, expected: int, code: Sequence[Item] = ()) -> Probe:
     def probe(host: Features) -> bool | None:
         target = host.ids.find_id(function, codec.FUNC) if host.ids else 0
-        return can_load_program("tracing", code, expected, target) if target else False
+        return _try_program("tracing", code, expected, target) if target else False
     return probe
 
 
@@ -177,15 +198,16 @@ def _has_fentry(host: Features) -> bool | None:
     target = host.ids.find_id("bpf_fentry_test1", codec.FUNC) if host.ids else 0
     if not target:
         return False
-    try:
-        with syscalls.prog_load(uapi.PROG_TYPES["tracing"], _encode([]), "probe",
-                                expected_attach=uapi.BPF_TRACE_FENTRY, attach_btf_id=target) as program:
+    answer = _try_program("tracing", (), uapi.BPF_TRACE_FENTRY, target)
+    if not answer:
+        return answer
+    with syscalls.prog_load(uapi.PROG_TYPES["tracing"], _encode([]), "probe",
+                            expected_attach=uapi.BPF_TRACE_FENTRY, attach_btf_id=target) as program:
+        try:
             syscalls.raw_tracepoint_open("", program).close()
-        return True
-    except PrivilegeError:
-        return False if syscalls.effective_capabilities() >> 21 & 1 else None
-    except SyscallError:
-        return False
+        except SyscallError as error:
+            return None if error.errno in DENIALS else False
+    return True
 
 
 def _has_typed_arguments(host: Features) -> bool | None:
@@ -266,7 +288,7 @@ TABLE = [
     Feature("ringbuf", "ring buffer", "5.8", _probe_map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _probe_map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
     Feature("attach_cookie", "a number per attach point", "5.15",
-            lambda host: _combine_answers([can_load_program(p, _helper_call("get_attach_cookie"))
+            lambda host: _combine_answers([_try_program(p, _helper_call("get_attach_cookie"))
                                            for p in ("kprobe", "tracepoint", "perf_event")])),
     Feature("raw_tp_cookie", "the same for raw tracepoints", "6.10",
             _probe_program("raw_tracepoint", _helper_call("get_attach_cookie"))),
@@ -306,6 +328,7 @@ class Features:
         self.btf = btf
         self.ids = btf if own else None  # the kernel can be asked for a type by its number only if it has types itself
         self._known: dict[str, bool] | None = None
+        self._denied: set[str] = set()  # what this process may not find out
 
     def __contains__(self, name: str) -> bool:
         return name in ROWS
@@ -326,9 +349,16 @@ class Features:
             return self.has_kfunc(*name.removeprefix("kfunc_").partition("@")[::2])
         row = ROWS[name]
         known = self._load_cache()
+        if name in self._denied:
+            return None
         if name not in known:
             try:
                 answer = row.probe(self)
+            except DeniedProbe:
+                if self._is_denied():
+                    self._denied.add(name)
+                    return None
+                answer = False
             except EnvironmentProblem:
                 answer = None
             if answer is None:
@@ -336,6 +366,13 @@ class Features:
             known[name] = answer
             self._save_cache()
         return known[name]
+
+    def _is_denied(self) -> bool:
+        """Whether this process may not even do what every kernel can; else it is the kernel that denies more."""
+        try:
+            return not (_probe_program("raw_tracepoint")(self) and _probe_map("array", 4, 8, 1)(self))
+        except DeniedProbe:
+            return True
 
     def has_helper(self, name: str) -> bool | None:
         """Whether the helper ``bpf_NAME`` exists: enum bpf_func_id of the kernel's BTF lists them."""
