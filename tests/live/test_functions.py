@@ -156,7 +156,7 @@ def test_skboutput(tmp_path: Path) -> None:
 
 
 def test_override_and_unwatch_say_where_they_work() -> None:
-    done = run_sonde("--unsafe", "-e", "begin { override(1) }")
+    done = run_sonde("--unsafe", "-e", "interval:s:1 { override(1) }")
     assert "override() can only be used inside kprobes" in done.stderr and "it works in: kprobe" in done.stderr
     assert "unwatch() belonged to" in run_sonde("-e", "begin { unwatch(1) }").stderr
 
