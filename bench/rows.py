@@ -4,8 +4,7 @@
     bench/rows.py
 
 ``bench/run.py --json bench/figures.json`` keeps what it measures there, piece by piece. This puts the table made of it
-in the place of the page's; ``bench/growth.py``, which writes the whole page, takes it too. Of each figure
-it has the best of the runs.
+in the place of the page's; ``bench/growth.py``, which writes the whole page, takes it too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 TITLE, NEXT = "## Row by row\n", "## What an event is made of\n"
 INTRODUCTION = """
 Kept in `bench/figures.json` by `bench/run.py --peer BPFTRACE --only PIECE --json bench/figures.json`, and made a table
-of by `bench/rows.py`. Ratios of nanoseconds are of what stands above the empty program.
+of by `bench/rows.py`. Each row is of one run, in which the two took turns. Ratios of nanoseconds are of what stands
+above the empty program.
 
 """
 
@@ -87,15 +87,11 @@ ROWS = (
 
 
 def keep_figures(figures: dict[str, dict[str, float]], times: dict[str, dict[str, float]], path: Path) -> None:
-    """Add what was measured to what is known: of each figure the best of the runs, as of a run's rounds. Remove the
-    file for another machine."""
+    """Put what one run has measured, of both tracers, in the place of what was known of it."""
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for kept, measured in ((known.setdefault("figures", {}), figures), (known.setdefault("kernel", {}), times)):
         for name, found in measured.items():
-            row = kept.setdefault(name, {})
-            for key, value in found.items():
-                better = max if key.endswith("%") else min
-                row[key] = better(value, row.get(key, value))
+            kept.setdefault(name, {}).update(found)
     path.write_text(json.dumps(known, indent=1) + "\n")
 
 

@@ -71,7 +71,8 @@ def describe_word(name: str) -> list[str]:
         found.append(f"{function.signature}\n  {function.documentation}{limits}\n  {function.example}\n")
     if builtin := BUILTINS.get(name):
         limits = f" (in {', '.join(builtin.probes)})" if builtin.probes else ""
-        found.append(f"{builtin.name}\n  {builtin.documentation}{limits}\n")
+        form = f", {name}({builtin.arguments})" if builtin.arguments else ""
+        found.append(f"{name}{form}\n  {builtin.documentation}{limits}\n")
     if (kind := find_kind(name)) and (provider := find_provider(name)):
         short = f" ({', '.join(kind.aliases)})" if kind.aliases else ""
         found.append(f"{provider.form}{short}\n  {provider.documentation}\n")

@@ -75,18 +75,18 @@ def _encode(code: Sequence[Item]) -> bytes:
     return assemble([*code, insn.alu("mov", 0), insn.exit_()]).code
 
 
-DENIALS = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # with which policies answer
-
-
 class DeniedProbe(EnvironmentProblem):
     """A call was denied as the policies of containers and security modules deny it: that tells of this process."""
 
 
-def _raise_denial(error: Exception, log: bytes | bytearray = b"") -> None:
-    """DeniedProbe for an error that is not the verifier's, which says something."""
+def _read_refusal(error: PrivilegeError | SyscallError, log: bytes | bytearray = b"") -> int:
+    """The number of an error; DeniedProbe for one that a policy may have given: the verifier would say something."""
+    from .syscalls import DENIED
+
     number = error.errno if isinstance(error, SyscallError) else errno.EPERM
-    if number in DENIALS and not log[:1].strip(b"\0"):
+    if number in DENIED and not log[:1].strip(b"\0"):
         raise DeniedProbe(str(error)) from error
+    return number
 
 
 def can_load_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
@@ -106,8 +106,7 @@ def _try_program(program: str, code: Sequence[Item] = (), expected: int = 0, att
         syscalls.prog_load(uapi.PROG_TYPES[program], _encode(code), "probe", expected_attach=expected,
                            attach_btf_id=attach, log=log, log_level=uapi.BPF_LOG_STATS).close()
     except (PrivilegeError, SyscallError) as error:
-        _raise_denial(error, log)
-        number = error.errno if isinstance(error, SyscallError) else errno.EPERM
+        number = _read_refusal(error, log)
         if number != errno.ENOSPC:  # of the log: the program was accepted
             return None if number in (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN) else False
     return True
@@ -136,7 +135,7 @@ def _probe_map(kind: str, key: int, value: int, entries: int, flags: int = 0) ->
         try:
             syscalls.map_create(uapi.MAP_TYPES[kind], key, value, entries, flags, "probe").close()
         except (PrivilegeError, SyscallError) as error:
-            _raise_denial(error)
+            _read_refusal(error)
             return False
         return True
     return probe
@@ -206,7 +205,7 @@ def _has_fentry(host: Features) -> bool | None:
         try:
             syscalls.raw_tracepoint_open("", program).close()
         except SyscallError as error:
-            return None if error.errno in DENIALS else False
+            return None if error.errno in syscalls.DENIED else False
     return True
 
 

@@ -18,7 +18,6 @@ from .symbols import KernelSymbols, traceable_functions
 Functions = list[tuple[str, str]]  # (module, function)
 
 _BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
-# Where an installed debug package, or a kernel that was built here, has the kernel with its debug information.
 # Parts of the kernel's code without probes, by the symbols at their ends (include/asm-generic/sections.h).
 _SECTIONS = (
     ("__noinstr_text_start", "__noinstr_text_end", "it is among what must run before tracing is possible (noinstr)"),

@@ -96,7 +96,7 @@ class MapInfo(Record):
 
 # ---- plumbing
 
-_DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what policies answer
+DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what policies answer
 
 
 def address_of(data: bytes | Buffer) -> int:
@@ -132,7 +132,7 @@ def _bpf_checked(name: str, command: int, attr: Buffer) -> int:
 
 def syscall_error(call: str, number: int) -> PrivilegeError | SyscallError:
     """The error for a failed call: on EPERM one that says which capability is missing and how to get it."""
-    if number not in _DENIED:
+    if number not in DENIED:
         return SyscallError(call, number)
     from .denials import POLICY, explain_denial
     return explain_denial(call, effective_capabilities()) if number == errno.EPERM \
