@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..source import Span
-from .ir import BasicBlock, BpfFunction, MapAddr, Op, Operand, Reg, Slot
+from .ir import Base, BasicBlock, BpfFunction, Op, Operand, Reg, Slot
 
 
 class Builder:
@@ -94,7 +94,7 @@ class Builder:
         """64 bits of memory become ``value`` if they are ``expected``; what they were."""
         return self._new("cmpxchg", [address, expected, value])
 
-    def address(self, base: Slot | MapAddr | Reg, off: int = 0) -> Reg:
+    def address(self, base: Base, off: int = 0) -> Reg:
         """The address of memory as a register."""
         if isinstance(base, Reg):
             return self.alu("add", base, off) if off else base

@@ -7,8 +7,6 @@ kernel/bpf/verifier.c).
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..language.ast import (
     Assign,
     Binary,
@@ -25,7 +23,7 @@ from ..language.ast import (
     Variable,
     While,
 )
-from ..semantics.nodes import walk_nodes
+from ..semantics.nodes import Tree, walk_nodes
 from ..semantics.rows import BuiltinRow, row_of
 from ..semantics.typed import CheckedFunction
 from ..types import Scalar
@@ -36,7 +34,7 @@ CALLBACK = 3     # times that the verifier looks at a callback
 _OWN = ((If, 6), (Ternary, 8), (MapRef, 20), (Unary, 2))
 
 
-def estimate_cost(tree: Any) -> int:
+def estimate_cost(tree: Tree) -> int:
     """Of all statements and expressions in ``tree``, in instructions, roughly."""
     if isinstance(tree, list):
         return sum([estimate_cost(item) for item in tree])
@@ -98,7 +96,7 @@ def _is_counted(loop: While) -> int | None:
     return bound.const + 1
 
 
-def _is_stepped(statement: Any) -> list[Variable]:
+def _is_stepped(statement: Node) -> list[Variable]:
     """The variable that a statement adds a positive constant to."""
     if isinstance(statement, ExprStmt) and isinstance(statement.expr, Unary) and statement.expr.op == "++" \
             and isinstance(statement.expr.operand, Variable):
@@ -113,7 +111,7 @@ def _steps_first(loop: While, counter: Variable) -> bool:
     return bool(loop.body) and any(n.slot is counter.slot for n in _is_stepped(loop.body[0]))
 
 
-def _is_target(body: list[Any], variable: Variable) -> bool:
+def _is_target(body: Tree, variable: Variable) -> bool:
     """Whether this use of a variable changes it, or lets something else do so."""
     for node in walk_nodes(body):
         if isinstance(node, Assign) and node.target is variable:

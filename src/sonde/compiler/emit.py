@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..asm import insn as asm
 from ..asm.relax import Item
 from ..source import Span
 from .allocate import Allocation, allocate_registers
-from .ir import ALU, CALLS, COMMUTATIVE, BasicBlock, BpfFunction, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
+from .ir import (
+    ALU,
+    CALLS,
+    COMMUTATIVE,
+    BasicBlock,
+    BpfFunction,
+    MapAddr,
+    MapFd,
+    Op,
+    Operand,
+    Program,
+    Reg,
+    Slot,
+    SlotAt,
+)
 
 T0, T1 = 0, 5  # temporaries
 FP = 10
@@ -49,7 +61,7 @@ class Emitter:
     def spill_offset(self, place: int) -> int:
         return self.spill_base + 8 * place
 
-    def move(self, dst: int, operand: Any) -> None:
+    def move(self, dst: int, operand: Operand) -> None:
         """Materialise any operand in physical register ``dst``."""
         if type(operand) is Reg:
             place = self.place(operand)
@@ -74,7 +86,7 @@ class Emitter:
             self.put(asm.alu("mov", dst, FP))
             self.put(asm.alu("add", dst, imm=slot.offset + off))
 
-    def register(self, operand: Any, temporary: int) -> int:
+    def register(self, operand: Operand, temporary: int) -> int:
         """A physical register that holds ``operand``."""
         if type(operand) is Reg:
             place = self.place(operand)
@@ -153,7 +165,7 @@ class Emitter:
         """mov, neg, swap, sext, zext, addr, func."""
         assert op.dst is not None
         d = self.target(op.dst)
-        a = op.args[0] if op.args else None
+        a = op.args[0] if op.args else 0
         if op.kind == "func":
             self.put(asm.func_address(d, op.label))
         elif op.kind == "addr":

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ..kinds import KINDS
 from ..language.ast import Assign, Call, MapRef, Unary
-from ..semantics.nodes import walk_nodes
+from ..semantics.nodes import Tree, walk_nodes
 from ..semantics.options import Options
 from ..semantics.rows import deletes_key, is_clock
 from ..semantics.typed import CheckedProbe, CheckedScript, Element
@@ -42,7 +41,7 @@ def assigned_maps(probe: CheckedProbe) -> set[str]:
     return set(_assigned_maps(probe.trees))
 
 
-def _assigned_maps(trees: Any) -> Iterator[str]:
+def _assigned_maps(trees: Tree) -> Iterator[str]:
     for node in walk_nodes(trees):
         target = node.target if isinstance(node, Assign) else \
             node.operand if isinstance(node, Unary) and node.op in ("++", "--") else None

@@ -112,7 +112,8 @@ class MapAddr:
         return f"{self.map}[{self.off}]"
 
 
-Operand = Reg | int | Slot | SlotAt | MapFd | MapAddr
+Base = Reg | Slot | MapAddr  # what memory is addressed from
+Operand = Base | int | SlotAt | MapFd
 
 
 class Op:
@@ -121,8 +122,8 @@ class Op:
     __slots__ = ("kind", "dst", "args", "off", "size", "bits", "imm", "cond", "then", "other", "label", "signed",
                  "pure", "span")
 
-    def __init__(self, kind: str, dst: Reg | None = None, args: list[Any] | None = None, off: int = 0, size: int = 8,
-                 bits: int = 64, imm: int = 0, cond: str = "", then: BasicBlock | None = None,
+    def __init__(self, kind: str, dst: Reg | None = None, args: list[Operand] | None = None, off: int = 0,
+                 size: int = 8, bits: int = 64, imm: int = 0, cond: str = "", then: BasicBlock | None = None,
                  other: BasicBlock | None = None, label: str = "", signed: bool = False, pure: bool = False,
                  span: Span | None = None) -> None:
         self.kind, self.dst, self.args, self.off, self.size, self.bits = kind, dst, args or [], off, size, bits

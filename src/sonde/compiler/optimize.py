@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 from .dominators import Tree, find_predecessors, reachable_blocks
-from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, BasicBlock, BpfFunction, Op, Program, Reg
+from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, BasicBlock, BpfFunction, Op, Operand, Program, Reg
 
 MASK = (1 << 64) - 1
 
@@ -121,6 +121,9 @@ def fold_operation(op: str, a: int, b: int, bits: int = 64) -> int | None:
     return as_signed(result & mask)
 
 
+Key: TypeAlias = tuple[str, tuple[int, ...], int, int, int, int, bool]  # of an expression, see Numbering._key
+
+
 class Numbering:
     """Copy and constant propagation, folding, and common subexpressions along the dominator tree.
 
@@ -130,15 +133,15 @@ class Numbering:
 
     def __init__(self, function: BpfFunction) -> None:
         self.function = function
-        self.value: dict[Reg, Any] = {}  # what a single-definition register is known to equal
+        self.value: dict[Reg, Reg | int] = {}  # what a single-definition register is known to equal
         self.bits: dict[Reg, int] = {}   # upper bound of the width of a register's value
         self.defined: dict[Reg, Op] = {}
 
     def run(self) -> None:
         """Down the dominator tree: what a block computes is known below it, and forgotten when the walk leaves it."""
         tree = Tree(reachable_blocks(self.function))
-        table: dict[Any, Reg] = {}
-        stack: list[BasicBlock | list[Any]] = [tree.blocks[0]]
+        table: dict[Key, Reg] = {}
+        stack: list[BasicBlock | list[Key]] = [tree.blocks[0]]
         while stack:
             block = stack.pop()
             if isinstance(block, list):
@@ -148,7 +151,7 @@ class Numbering:
             stack.append(self._block(block, table))
             stack += tree.children[block]
 
-    def _block(self, block: BasicBlock, table: dict[Any, Reg]) -> list[Any]:
+    def _block(self, block: BasicBlock, table: dict[Key, Reg]) -> list[Key]:
         """Number a block's operations; the keys that it added to the table."""
         kept = []
         added = []
@@ -179,24 +182,28 @@ class Numbering:
         block.ops = kept
         return added
 
-    def _copy(self, dst: Reg, source: Any) -> bool:
+    def _copy(self, dst: Reg, source: Operand) -> bool:
         """Whether uses of ``dst`` may read ``source`` instead."""
         if isinstance(source, int) or (type(source) is Reg and source.defs == 1):
             self.value[dst] = source
             return True
         return False
 
-    def _key(self, op: Op) -> Any:
+    def _key(self, op: Op) -> Key | None:
         """What makes two operations the same; None if it must not be shared."""
-        if op.kind in ALU or op.kind in ("neg", "swap", "sext", "zext") or op.pure:
-            for arg in op.args:
-                if type(arg) is Reg and arg.defs != 1 or not isinstance(arg, (Reg, int)):
-                    return None
-            args = tuple(a if type(a) is int else a.id + (1 << 80) for a in op.args)
-            if op.kind in COMMUTATIVE:
-                args = tuple(sorted(args))
-            return (op.kind, args, op.off, op.size, op.bits, op.imm, op.signed)
-        return None
+        if op.kind not in ALU and op.kind not in ("neg", "swap", "sext", "zext") and not op.pure:
+            return None
+        args: list[int] = []
+        for arg in op.args:
+            if isinstance(arg, int):
+                args.append(arg)
+            elif type(arg) is Reg and arg.defs == 1:
+                args.append(arg.id + (1 << 80))
+            else:
+                return None
+        if op.kind in COMMUTATIVE:
+            args.sort()
+        return op.kind, tuple(args), op.off, op.size, op.bits, op.imm, op.signed
 
     def _width(self, op: Op, dst: Reg) -> None:
         if op.kind == "load" and not op.signed:
@@ -210,13 +217,13 @@ class Numbering:
         elif op.kind == "rsh" and isinstance(op.args[1], int):
             self.bits[dst] = self._bound(op.args[0]) - op.args[1]
 
-    def _bound(self, operand: Any) -> int:
+    def _bound(self, operand: Operand) -> int:
         """The value of ``operand`` is below 2 ** this."""
         if isinstance(operand, int):
             return operand.bit_length() if operand >= 0 else 64
-        return self.bits.get(operand, 64)
+        return self.bits.get(operand, 64) if type(operand) is Reg else 64
 
-    def _become(self, op: Op, value: Any) -> None:
+    def _become(self, op: Op, value: Operand) -> None:
         op.kind, op.args, op.bits = "mov", [value], 64
 
     def _alu(self, op: Op) -> None:
@@ -250,9 +257,9 @@ class Numbering:
         elif kind in ("add", "sub"):
             self._reassociate(op, a, b)
 
-    def _reassociate(self, op: Op, a: Any, b: int) -> None:
+    def _reassociate(self, op: Op, a: Operand, b: int) -> None:
         """(x + c) + d → x + (c + d)."""
-        inner = self.defined.get(a)
+        inner = self.defined.get(a) if type(a) is Reg else None
         total = b if op.kind == "add" else -b
         if inner is not None and inner.kind == "add" and inner.bits == 64 and isinstance(inner.args[1], int) \
                 and type(inner.args[0]) is Reg and inner.args[0].defs == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from .. import cpython as py
 from .. import unwinding
@@ -174,7 +174,7 @@ class Unit:
             self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * places * stride, 1, MMAPABLE, cpus=regions,
                                           stride=stride)
 
-    def internal(self, name: str, make: Any) -> str:
+    def internal(self, name: str, make: Callable[[], MapSpec]) -> str:
         """The internal map ``name``, made when first asked for."""
         if name not in self.maps:
             self.maps[name] = make()
@@ -359,6 +359,6 @@ def short_type(type: Type) -> Type:
     return type
 
 
-def is_scalar(type: Any) -> bool:
+def is_scalar(type: Type | None) -> bool:
     """Fits a register."""
     return isinstance(type, Scalar)

@@ -9,7 +9,7 @@ from ...semantics.user_probes import user_places
 from ...spec import MapSpec
 from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from .. import helpers as h
-from ..ir import BasicBlock, MapAddr, Operand
+from ..ir import BasicBlock, MapAddr, Operand, Reg
 from ..unit import RDONLY_PROG, Unit
 from . import memory
 from .core import Lower
@@ -91,7 +91,9 @@ class TracepointContext(Context):
     program = "tracepoint"
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
-        context = Mem(lo.context_pointer(), field.offset, "ctx")
+        pointer = lo.context_pointer()
+        assert isinstance(pointer, Reg)
+        context = Mem(pointer, field.offset, "ctx")
         if field.data_loc:
             where = lo.b.load(context.base, field.offset, 4, pure=True)
             start = lo.b.alu("and", where, 0xFFFF)
@@ -239,7 +241,7 @@ class UserFunctionContext(Context):
         if number < len(row.arguments):
             return self.register(lo, row.arguments[number])
         stack = self.register(lo, row.stack_pointer)
-        assert not isinstance(stack, int)
+        assert isinstance(stack, Reg)
         at = Mem(stack, row.stack_arguments + 8 * (number - len(row.arguments)), self.default_space)
         return memory.read_scalar(lo, at, Int(64, False))
 
@@ -250,7 +252,7 @@ class UserFunctionContext(Context):
             return lo.normalise(place.offset, field.type)
         if place.kind == "memory":
             base = self.register(lo, place.registers[0])
-            assert not isinstance(base, int)
+            assert isinstance(base, Reg)
             mem = Mem(base, place.offset, USER)
             return memory.read_scalar(lo, mem, field.type) if isinstance(field.type, Scalar) else mem
         words = [self.register(lo, register) for register in place.registers]

@@ -28,7 +28,7 @@ Lowering = TypeVar("Lowering", bound=Callable[..., object])
 
 def at_its_place(lowering: Lowering) -> Lowering:
     """Failures on the way belong to the expression that is lowered, not to the whole statement."""
-    def lower(lo: Any, expr: Any, *rest: Any, **more: Any) -> Any:
+    def lower(lo: Lower, expr: Expr, *rest: object, **more: object) -> object:
         outer, lo.place = lo.place, expr.span
         result = lowering(lo, expr, *rest, **more)
         lo.place = outer
@@ -245,7 +245,7 @@ class Lower:
 
     # helpers of general use
 
-    def operand_address(self, mem: Mem) -> Any:
+    def operand_address(self, mem: Mem) -> Operand:
         """``mem`` as an operand of a helper call."""
         if isinstance(mem.base, Slot):
             return SlotAt(mem.base, mem.off)
@@ -253,7 +253,8 @@ class Lower:
             return MapAddr(mem.base.map, mem.base.off + mem.off)
         return self.b.alu("add", mem.base, mem.off) if mem.off else mem.base
 
-    def select(self, reg: Reg, cond: Callable[[BasicBlock, BasicBlock], None], yes: Any, no: Any) -> None:
+    def select(self, reg: Reg, cond: Callable[[BasicBlock, BasicBlock], None], yes: Callable[[], Operand],
+               no: Callable[[], Operand]) -> None:
         """``reg`` = yes() or no(), as ``cond`` branches to the first or second block."""
         then, other, join = self.b.block("yes"), self.b.block("no"), self.b.block("join")
         with self.region():

@@ -144,7 +144,7 @@ def step_element(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> O
     size = max(info.value.size, 4)
     with lo.scope():
         if target.key is None:
-            where: Any = MapAddr(target.name)
+            where: Reg | MapAddr = MapAddr(target.name)
             done = lo.b.block("updated")
         else:
             where, done = maps.find_or_insert(lo, target)

@@ -363,6 +363,7 @@ def _merged_value(lo: Lower, name: str, info: ScriptMap, key: Mem, value: Mem) -
     """The element's value over all CPUs (the callback gets only one CPU's)."""
     assert isinstance(info.value, Aggregate)
     if lo.unit.maps[name].stride:
+        assert isinstance(value.base, Reg)
         return aggregates.merged_slots(lo, name, info.value, value.base)
     if not lo.unit.maps[name].type.endswith("percpu_hash"):
         return aggregates.merged_words(lo, value, info.value)

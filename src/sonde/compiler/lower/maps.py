@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
 
 from ...language.ast import (
     Binary,
@@ -29,7 +28,7 @@ from . import hot, maps, memory, threads
 from .conversion import convert_value
 from .core import Lower
 from .keys import use_key
-from .state import Lookup, Mem
+from .state import Lookup, Mem, Signature
 from .tasks import cpu_number
 from .variables import replace_value
 
@@ -38,7 +37,7 @@ def info_of(lo: Lower, ref: MapRef) -> ScriptMap:
     return lo.unit.checked.maps[ref.name]
 
 
-def value_signature(lo: Lower, expr: Expr | None) -> Any:
+def value_signature(lo: Lower, expr: Expr | None) -> Signature | None:
     """Equal signatures mean equal values within one run; None if that cannot be said."""
     if expr is None:
         return ()
@@ -71,13 +70,13 @@ def value_signature(lo: Lower, expr: Expr | None) -> Any:
 def look_up(lo: Lower, ref: MapRef) -> Lookup:
     """Look a key up, or take what is known of it."""
     assert ref.key is not None
-    known = value_signature(lo, ref.key)
-    cache = (ref.name, known)
-    if known is not None and cache in lo.state.lookups:
-        return lo.state.lookups[cache]
-    found = Lookup(find_value(lo, info_of(lo, ref), ref.key), False)
+    signature = value_signature(lo, ref.key)
+    known = lo.state.lookups.get((ref.name, signature)) if signature is not None else None
     if known is not None:
-        lo.state.lookups[cache] = found
+        return known
+    found = Lookup(find_value(lo, info_of(lo, ref), ref.key), False)
+    if signature is not None:
+        lo.state.lookups[ref.name, signature] = found
     return found
 
 
@@ -170,7 +169,7 @@ def branch_on_element(lo: Lower, ref: MapRef, yes: BasicBlock, no: BasicBlock) -
     lo.b.branch("jne", memory.read_scalar(lo, Mem(found.pointer), info.value), 0, yes, no)
 
 
-def update_element(lo: Lower, name: str, key: Mem, value: Any, flags: int = h.UPDATE_ANY) -> Reg:
+def update_element(lo: Lower, name: str, key: Mem, value: Operand, flags: int = h.UPDATE_ANY) -> Reg:
     """bpf_map_update_elem; a failure other than "exists already" is counted by map and line."""
     result = lo.b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), value, flags], "map_update_elem")
     if flags == h.UPDATE_ANY:
@@ -216,7 +215,7 @@ def mark_set(lo: Lower, name: str) -> None:
     lo.b.store(MapAddr(name, lo.unit.maps[name].marker), 0, 1, 8)
 
 
-def _store_value(lo: Lower, name: str, key: Mem, value: Any) -> None:
+def _store_value(lo: Lower, name: str, key: Mem, value: Operand) -> None:
     update_element(lo, name, key, value)
 
 

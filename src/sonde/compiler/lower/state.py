@@ -8,13 +8,13 @@ says how a callback ended the loop or more than that:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 from ...record import Record
 from ...semantics.typed import CheckedFunction
 from ...source import Span
 from ..builder import Builder
-from ..ir import BasicBlock, BpfFunction, Operand, Reg, Slot
+from ..ir import Base, BasicBlock, BpfFunction, Operand, Reg, Slot
 
 RESERVES, COMMITS = "flight_reserve", "flight_commit"  # labels of operations between which a record is being filled
 CONTEXT, OUTCOME, SHARED = 0, 8, 16  # offsets in the frame
@@ -25,7 +25,7 @@ class Mem(Record):
     """Bytes at ``base + off`` in ``space``: "bpf" (frame, maps, event records: plain loads and stores), "ctx",
     "kernel" or "user". ``btf`` is set when ``base`` is a pointer that the verifier lets us load through."""
 
-    base: Any  # Reg | Slot | MapAddr
+    base: Base
     off: int = 0
     space: str = "bpf"
     btf: int = 0
@@ -33,6 +33,9 @@ class Mem(Record):
     def at(self, off: int) -> Mem:
         """``off`` bytes further."""
         return Mem(self.base, self.off + off, self.space, self.btf)
+
+
+Signature: TypeAlias = tuple[object, ...]  # equal ones mean equal values within one run
 
 
 class Lookup(Record):
@@ -52,7 +55,7 @@ class LoopTargets(Record):
 class Sharing:
     """What a function and its callbacks have in common."""
 
-    def __init__(self, subprogram: CheckedFunction | None = None, result_address: Operand | None = None) -> None:
+    def __init__(self, subprogram: CheckedFunction | None = None, result_address: Reg | None = None) -> None:
         self.subprogram = subprogram           # None in the program itself
         self.result_address = result_address   # where it writes its result, if that is no number
         self.result_offset = 0                 # where in the frame a callback leaves the result
@@ -79,7 +82,7 @@ class FunctionState:
         self.done = function.block("done")  # where a program or function of the script ends
         self.frame: Mem | None = None
         self.variables: dict[int, Reg | Mem] = {}
-        self.lookups: dict[Any, Lookup] = {}
+        self.lookups: dict[tuple[str, Signature], Lookup] = {}
         self.typed: dict[Reg, int] = {}  # registers that the verifier knows as pointers to that BTF type
         self.last_time: Operand | None = None
         self.probe_index: Operand | None = None  # of the attach point, where the prologue knows it

@@ -28,9 +28,9 @@ from ...language.ast import (
 )
 from ...semantics import convert
 from ...semantics.operators import number_of
-from ...semantics.typed import WholeMap
+from ...semantics.typed import ScriptMap, WholeMap
 from ...types import Pointer, Scalar, Type
-from ..ir import MapAddr
+from ..ir import BasicBlock, MapAddr, Reg
 from . import aggregates, expressions, maps, memory
 from .arithmetic import lower_arithmetic
 from .calls import function_of
@@ -136,11 +136,11 @@ def _assign_map(lo: Lower, target: MapRef, stmt: Assign) -> None:
         _assign_compound(lo, target, stmt, info)
 
 
-def _assign_compound(lo: Lower, target: MapRef, stmt: Assign, info: Any) -> None:
+def _assign_compound(lo: Lower, target: MapRef, stmt: Assign, info: ScriptMap) -> None:
     """``@m[k] *= v``: read, compute, write; like bpftrace's not atomic."""
     value = value_before(lo, stmt.value, target.key)
     if target.key is None:
-        where: Any = MapAddr(target.name)
+        where: Reg | MapAddr = MapAddr(target.name)
         done = lo.b.block("updated")
     else:
         where, done = maps.find_or_insert(lo, target)
@@ -185,7 +185,7 @@ def _lower_if(lo: Lower, stmt: If) -> None:
     lo.b.start(on)
 
 
-def _in_loop(lo: Lower, leave: Any, again: Any, body: Callable[[], None]) -> None:
+def _in_loop(lo: Lower, leave: BasicBlock, again: BasicBlock, body: Callable[[], None]) -> None:
     lo.state.loops.append(LoopTargets(leave, again))
     with lo.region():
         body()

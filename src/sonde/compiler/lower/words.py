@@ -197,6 +197,7 @@ def run_loop(lo: Lower, count: int, state: list[Reg], key: object, define: Calla
     lo.forget()
     with lo.scope():
         frame = lo.temp(8 * len(state), "state")
+        assert isinstance(frame.base, Slot)
         frame.base.pinned = True
         for number, word in enumerate(state):
             lo.b.store(frame.base, frame.off + 8 * number, word)
