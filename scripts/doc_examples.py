@@ -269,7 +269,6 @@ ERRORS: dict[str, tuple[str, str]] = {
     "not-assignable": ("Only variables and maps can be assigned to.", "begin { $t = (1, 2); $t.0 = 3; }"),
     "not-constant": ("The value must be known when compiling.", "begin { unroll (pid) { print(1); } }"),
     "not-for-production": ("debugf() writes to a trace that the whole machine shares.", 'begin { debugf("here"); }'),
-    "not-on-this-cpu": ("This CPU architecture has no such thing.", '// on aarch64\nbegin { print(usermode); }'),
     "not-supported": ("Known, and not built.", 'begin { unwatch(1); }'),
     "number-too-large": ("The number does not fit 64 bits.", "begin { print(99999999999999999999); }"),
     "out-of-range": ("The number does not fit the variable's type.", "begin { let $x: uint8 = 300; }"),

@@ -49,10 +49,8 @@ booted.
 | 6.1 (bookworm) | not in bookworm | `CONFIG_DEBUG_INFO_BTF` is not set |
 | 7.2 (sid) | BTF, kprobes, uprobes, fprobe, ftrace with direct calls | the same |
 
-What is missing in Sonde for either: its row in `src/sonde/arch` (registers, calling convention, the numbers of the
-system calls that Sonde makes), its table of system calls (`scripts/gen_syscalls.py`), where a call's arguments are in
-DWARF (`kernel/foreign/dwarf_places.py`) and how its static probes write theirs (`kernel/foreign/usdt.py`), which know
-the two architectures above, and its row in `tests/vm/arches.py`. For s390x besides: instructions are encoded in
+What is missing in Sonde for either: its row in `src/sonde/arch`, which has all that Sonde knows of an architecture,
+and its row in `tests/vm/arches.py`. For s390x besides: instructions are encoded in
 little-endian order (`asm/insn.py`), and records and values are read in the order of the machine, which nothing has
 tried on one of the other order.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write src/sonde/kernel/syscall_table.py from the kernel's uapi headers on this x86_64 machine (needs gcc).
+"""Write the names of system calls into src/sonde/arch, from the uapi headers on this x86_64 machine (needs gcc).
 
 The headers may be older than the kernels that Sonde runs on, so the numbers given out since are listed
 here; from 424 on, all architectures share one numbering.
@@ -8,7 +8,6 @@ here; from 424 on, all architectures share one numbering.
 import pathlib
 import re
 import subprocess
-import sys
 import textwrap
 
 # Linux 6.2 to 6.19 (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl).
@@ -23,13 +22,6 @@ HEADERS = {
     "aarch64": "#define __ARCH_WANT_RENAMEAT\n#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n"
                "#define __ARCH_WANT_SYS_CLONE3\n#define __ARCH_WANT_MEMFD_SECRET\n#include <asm-generic/unistd.h>\n",
 }
-
-HEAD = '''"""System call names by number: written by scripts/gen_syscalls.py, do not edit.
-
-Names stand in the order of their numbers; ``=N`` sets the number of the next name.
-"""
-'''
-
 
 def numbers(arch: str) -> dict[str, int]:
     """Name to number, from the preprocessor's list of macros."""
@@ -57,11 +49,11 @@ def table(found: dict[str, int]) -> str:
 
 
 def main() -> None:
-    parts = [HEAD]
     for arch in HEADERS:
-        parts.append(f'\n{arch.upper()} = """\n{table(numbers(arch))}\n"""\n')
-    target = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "src/sonde/kernel/syscall_table.py")
-    target.write_text("".join(parts))
+        file = pathlib.Path("src/sonde/arch", f"{arch}.py")
+        text = file.read_text()
+        start, end = (at := text.index('_SYSCALLS = """\n')) + len('_SYSCALLS = """\n'), text.index('"""\n', at + 16)
+        file.write_text(f"{text[:start]}{table(numbers(arch))}\n{text[end:]}")
 
 
 if __name__ == "__main__":

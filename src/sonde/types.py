@@ -188,7 +188,7 @@ class StackCopy(Stack):
     """dw_ustack: what unwinding in user space needs. u32 tgid, u32 bytes of stack that could be read, the process's
     pt_regs, then its stack from the page that the stack pointer points into."""
 
-    registers: int = 168  # bytes of struct pt_regs
+    registers: int = 0  # bytes of struct pt_regs
 
     @property
     def size(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ def test_usermode_is_1_where_a_program_is_at_work(program: Path) -> None:
     script = f"begin {{ print(usermode); }} uprobe:{program}:work {{ print(usermode); }} " \
              f"uretprobe:{program}:work {{ print(usermode); }} end {{ print(usermode); }}"
     assert printed(script, "-c", str(program)).split() == ["1"] * 4
+
+
+def test_usermode_of_a_profile() -> None:
+    script = "profile:hz:200 /pid == cpid/ { @[usermode] = count(); }"
+    found = dict(re.findall(r"@\[(\d+)\]: (\d+)", printed(script, "-c", f"{sys.executable} -c sum(range(30000000))")))
+    assert set(found) <= {"0", "1"} and int(found["1"]) > int(found.get("0", "0"))
 
 
 def test_print_of_a_map_in_begin_shows_what_begin_has_made() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sonde.arch import ARCHES
+
 ROOT = Path(__file__).parents[2] / "src" / "sonde"
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
@@ -239,9 +241,25 @@ def test_heavy_modules_are_imported_where_they_are_used(path: Path) -> None:
     assert not heavy
 
 
+def asked_architectures(code: str) -> list[int]:
+    """Lines in which something is compared with an architecture's name."""
+    return [node.lineno for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Compare)
+            and any(isinstance(part, ast.Constant) and part.value in ARCHES for part in ast.walk(node))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_no_file_asks_which_architecture_it_is(path: Path) -> None:
+    """What differs stands in its row (sonde.arch), which is asked instead."""
+    assert not asked_architectures(path.read_text())
+
+
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_files_fit_a_sitting(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_a_question_for_the_architecture_is_caught() -> None:
+    assert asked_architectures('x = 1\nif arch == "x86_64" or row.name in ("aarch64",):\n    pass\n') == [2, 2]
 
 
 def test_the_rules_catch_what_they_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

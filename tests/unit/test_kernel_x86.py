@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel import x86
+from sonde.arch import x86_instructions as x86
 
 
 @pytest.mark.parametrize("code", [

@@ -17,6 +17,7 @@ from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError, VerifierError
 from sonde.kernel import denials, syscalls
+from sonde.kernel.host import syscall_numbers
 from sonde.kinds import KINDS
 from sonde.runtime import links, programs, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
@@ -125,6 +126,8 @@ def test_architectures() -> None:
     assert (x86.arguments[0], x86.syscall_arguments[3], x86.return_value, x86.syscall_number) == (112, 56, 80, 120)
     assert (arm.arguments[7], arm.syscall_arguments[0], arm.return_value, arm.syscall_number) == (56, 272, 0, 280)
     assert set(x86.syscalls) == set(arm.syscalls)
+    for row in (x86, arm):
+        assert row.syscalls.items() <= syscall_numbers(row.name).items()
 
 
 def test_helper_numbers() -> None:

@@ -11,10 +11,11 @@ from bisect import bisect_right
 import pytest
 
 from sonde import unwinding as table
+from sonde.arch import ARCHES
 from sonde.kernel.foreign import files
 from sonde.kernel.foreign.elf import PT_LOAD, Elf
 from sonde.kernel.foreign.frames import UnwindRow, UnwindTable
-from sonde.kernel.foreign.unwind_rows import _linked_rule_of, pack_rows
+from sonde.kernel.foreign.unwind_rows import LinkRules, pack_rows
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 # Of aarch64: this machine's, or that of the vm ring's guests, if they have been here.
@@ -116,7 +117,7 @@ def test_rules_where_calls_leave_the_return_address_in_a_register() -> None:
 
 def linked_rule(cfa: object, **rules: tuple[str, object]) -> int:
     """That of a row, as binutils' names of registers say it."""
-    return _linked_rule_of(UnwindRow(cfa, {int(name[1:]): rule for name, rule in rules.items()}))
+    return LinkRules(ARCHES["aarch64"]).rule_of(UnwindRow(cfa, {int(name[1:]): rule for name, rule in rules.items()}))
 
 
 def test_rules_of_a_machine_with_a_link_register() -> None:

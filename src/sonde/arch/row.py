@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ..record import Record
 
+INTEGER = r"[-+]?(?:0x[0-9a-fA-F]+|\d+)"  # as assemblers write them
+
 
 class Arch(Record):
     """An architecture.
@@ -16,13 +18,26 @@ class Arch(Record):
     Further call arguments lie on the stack, the first at stack pointer + ``stack_arguments``.
     ``syscall_number_size`` is in bytes.
 
-    ``dwarf_registers`` are names in DWARF's order; ``frame_to_cfa`` is how far above the address in the frame pointer
-    a frame of unoptimised code ends. ``signal_return`` is the code in the vdso that signal handlers return to, where it
-    has no unwinding table, and how far above the stack pointer there the interrupted registers lie: in DWARF's order,
-    then the instruction pointer. ``compat_flag`` is a register and the bit in it that marks a system call of a 32-bit
-    process; without a register it is one of ``thread_info.status``. ``compat_state`` is a register, a mask and what it
-    shows of the register wherever a 32-bit program is interrupted. ``code_address_bits`` of an address of user code
-    are the address; those above them may sign it.
+    ``result_address_first``: a function whose result lies in memory is told where by its first argument.
+    ``splits_structs``: each eight bytes of a small struct go to a register of their class, and large structs to the
+    stack (System V); else whole structs go to registers of one class, large ones by the address of a copy (AAPCS64).
+
+    ``operands`` are the ways in which an assembler writes where a static probe's argument is: a kind of
+    ``UsdtArgument`` (or "symbol": an object's address) and a regular expression with the groups base, index, offset,
+    before (another offset), scale, shift, symbol. ``operand_registers`` turn its names of registers into ours: a
+    regular expression, a template and the bits to shift right.
+
+    ``dwarf_registers`` are names in DWARF's order, ``dwarf_return`` is the number of the return address;
+    ``frame_to_cfa`` is how far above the address in the frame pointer a frame of unoptimised code ends. ``least_gap``
+    is in bytes: a smaller one between functions is there to align them. ``plt_entry`` is (mask, value) of what an entry
+    of the PLT without a table is made of, and ``plt_jump`` its last instruction. ``signal_return`` is the code in the
+    vdso that signal handlers return to, where it has no unwinding table, and how far above the stack pointer there the
+    interrupted registers lie: in DWARF's order, then the instruction pointer. ``code_address_bits`` of an address of
+    user code are the address; those above them may sign it.
+
+    ``compat_flag`` is a register and the bit in it that marks a system call of a 32-bit process; without a register it
+    is one of ``thread_info.status``. ``compat_state`` is a register, a mask and what it shows of the register wherever
+    a 32-bit program is interrupted, ``user_state`` the same wherever a user program is.
     """
 
     name: str  # uname -m
@@ -32,6 +47,7 @@ class Arch(Record):
     objdump: str  # objdump -m
     # system calls
     syscalls: dict[str, int]  # those that Sonde itself makes by number
+    syscall_names: str  # in the order of their numbers; =N sets the number of the next name
     syscall_prefix: str  # of the kernel's functions behind them
     event_names: dict[str, str]  # where tracepoints call one by another name
     syscall_arguments: tuple[int, ...]
@@ -39,6 +55,7 @@ class Arch(Record):
     syscall_number_size: int
     compat_flag: tuple[int | None, int]
     compat_state: tuple[int, int, int]
+    user_state: tuple[int, int, int]
     compat_function: str  # a kernel function that is there if 32-bit processes can run
     # registers and calls
     registers: dict[str, int]
@@ -47,14 +64,24 @@ class Arch(Record):
     stack_pointer: int
     instruction_pointer: int
     frame_pointer: int
+    link_register: int | None  # which calls leave the return address in; None: they push it
     stack_arguments: int
+    vector_arguments: int  # how many registers there are for them
+    result_address_first: bool
+    splits_structs: bool
     pt_regs_size: int
+    operands: tuple[tuple[str, str], ...]
+    operand_registers: tuple[tuple[str, str, int], ...]
     # debug information
     dwarf_registers: tuple[str, ...]
     dwarf_stack_pointer: int
     dwarf_frame_pointer: int
+    dwarf_return: int
     dwarf_vectors: range
     frame_to_cfa: int
+    least_gap: int
+    plt_entry: tuple[tuple[int, int], ...]
+    plt_jump: int
     signal_return: tuple[bytes, int]
     code_address_bits: int
     # the machine
@@ -63,4 +90,6 @@ class Arch(Record):
     execute_length: int  # of a watchpoint on execution; 0: any
     watches_reads: bool  # without writes
     fentry_since: tuple[int, int]  # the first Linux
+    current_task: tuple[str, ...]  # variables of each CPU that have the running task's address, by themselves or inside
+    thread_pointer: str  # the member of thread_struct that has it while the thread runs; "" if none does
     ordered_memory: bool  # loads are seen in the program's order, and so are stores

@@ -87,14 +87,6 @@ def _type_of_probetype(context: CheckContext, node: Reference) -> Type:
     return Str(len(node.const) + 1)
 
 
-def _x86_only(context: CheckContext, node: Reference) -> Type | None:
-    if context.world.arch == "x86_64":
-        return UINT8
-    context.error("not-on-this-cpu", f"'usermode' builtin is only supported on x86_64, not on {context.world.arch}",
-                  node)
-    return None
-
-
 def _write_func(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
     tasks.write_user_symbol(lo, tasks.traced_address(lo), mem)
 
@@ -118,6 +110,6 @@ ROWS = (
             scalar=lambda lo, node: tasks.traced_address(lo), value=_write_func),
     Builtin("probe", Symbol("probe"), "Full name of the probe.", scalar=lambda lo, node: lo.probe_index()),
     Builtin("probetype", _type_of_probetype, "Kind of the probe; \"special\" for begin and end."),
-    Builtin("usermode", _x86_only, "1 if the CPU was in user mode, else 0.",
+    Builtin("usermode", UINT8, "1 if the CPU was in user mode, else 0.",
             scalar=lambda lo, node: lo.context.usermode(lo)),
 )

@@ -83,7 +83,8 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
 def python_obstacle(world: World) -> str:
     """What keeps pystack from working; "" if nothing does."""
     task, thread = world.find_struct("task_struct"), world.find_struct("thread_struct")
-    if world.arch != "x86_64" or task is None or thread is None or thread.field("fsbase") is None:
+    pointer = ARCHES[world.arch].thread_pointer
+    if not pointer or task is None or thread is None or thread.field(pointer) is None:
         return "pystack finds the current thread on x86_64 only, by the kernel's BTF"
     return "" if world.has_feature("bpf_loop") else "pystack needs loops in programs (bpf_loop: Linux 5.17)"
 

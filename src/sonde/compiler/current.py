@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..arch import ARCHES
 from . import helpers as h
 from .builder import Builder
 from .ir import BasicBlock, BpfFunction, MapAddr, Op
@@ -21,8 +22,8 @@ NUMBER = "timespec64"  # a struct of the kernel that begins with a number of 64 
 
 def loads_current(unit: Unit) -> bool:
     """Whether the current task takes no call; with -k kernel memory is read by helpers."""
-    return unit.world.arch == "x86_64" and unit.feature("current_task_variable") and unit.feature("rdonly_cast") \
-        and not unit.options.count_reads and unit.world.find_struct(NUMBER) is not None
+    return bool(ARCHES[unit.world.arch].current_task) and unit.feature("current_task_variable") \
+        and unit.feature("rdonly_cast") and not unit.options.count_reads and unit.world.find_struct(NUMBER) is not None
 
 
 def load_current_tasks(lo: Lower) -> None:

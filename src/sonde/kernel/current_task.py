@@ -1,17 +1,18 @@
 """Where each CPU keeps the pointer to the task that it runs, so that programs can load it instead of calling a helper.
 
 A program's first call costs some 18 ns on CPUs that guard their return predictors; a load costs two. The variable is
-a per-CPU one (``current_task``; from Linux 6.2 to 6.14 ``pcpu_hot``), and BTF tells its distance from ``runqueues``. A
+a per-CPU one (on x86_64 ``current_task``; from Linux 6.2 to 6.14 ``pcpu_hot`` has it), and BTF tells its distance from
+``runqueues``. A
 task's scheduling entity leads to the run queue of its CPU. So a program that is run on each CPU finds the address,
 compares what lies there with what the helper says, and only then writes the address down.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from .. import uapi
+from ..arch import this_arch
 from ..asm import insn
 from ..asm.assemble import assemble
 from ..asm.relax import Item
@@ -39,16 +40,13 @@ class Variables(Record):
 
 def find_variables(btf: Btf) -> Variables | None:
     """None if this kernel has them otherwise."""
-    places = _percpu_offsets(btf, ("current_task", "pcpu_hot", "runqueues"))
+    names = this_arch().current_task
+    places = _percpu_offsets(btf, (*names, "runqueues"))
     entity, queue, owner = [_member_offset(btf, name, member) for name, member in _WALK]
     cast, number = btf.find_id("bpf_rdonly_cast", codec.FUNC), btf.find_id("timespec64", codec.STRUCT)
-    current = places.get("current_task")
-    if current is None and "pcpu_hot" in places:
-        shared = btf.find_struct("pcpu_hot")
-        pointer = shared.field("current_task") if shared is not None else None
-        current = places["pcpu_hot"] + pointer.offset if pointer is not None else None
+    current = next((places[name] + _offset_inside(btf, name) for name in names if name in places), None)
     if entity is None or queue is None or owner is None or current is None or "runqueues" not in places \
-            or not cast or not number or os.uname().machine != "x86_64":
+            or not cast or not number:
         return None
     return Variables(cast, btf.find_id("task_struct", codec.STRUCT), number, entity + queue, owner,
                      current - places["runqueues"])
@@ -58,6 +56,13 @@ def _member_offset(btf: Btf, struct: str, member: str) -> int | None:
     found = btf.find_id(struct, codec.STRUCT)
     members = btf.members(btf.raw_type(found)) if found else []
     return next((bits // 8 for name, _, bits, _ in members if name == member), None)
+
+
+def _offset_inside(btf: Btf, variable: str) -> int:
+    """Where the pointer lies in a variable, which is it or a struct that has the variable's name."""
+    struct = btf.find_struct(variable)
+    pointer = struct.field("current_task") if struct is not None else None
+    return pointer.offset if pointer is not None else 0
 
 
 def _percpu_offsets(btf: Btf, names: tuple[str, ...]) -> dict[str, int]:

@@ -86,12 +86,10 @@ def _clock_offset(source: int, target: int) -> int:
 @cache
 def syscall_numbers(arch: str) -> dict[str, int]:
     """Name to number, as in the uapi headers; {} for an architecture without a table."""
-    from . import syscall_table
-
-    text = {"x86_64": syscall_table.X86_64, "aarch64": syscall_table.AARCH64}.get(arch, "")
+    row = find_arch(arch)
     numbers: dict[str, int] = {}
     following = 0
-    for word in text.split():
+    for word in row.syscall_names.split() if row else ():
         if word[0] == "=":
             following = int(word[1:])
         else:

@@ -30,7 +30,7 @@ class Unwinder:
         """Instruction addresses, innermost first, as far as tables and the copy of the stack (from ``base``) lead;
         ``find`` gives the mapping at an address."""
         values = {number: registers[name] for number, name in enumerate(self._names) if name in registers}
-        pc, exact = registers["ip" if "ip" in registers else "pc"], True
+        pc, exact = registers["pc"], True
         found: list[int] = []
         memory = _Memory(stack, base)
         while pc and len(found) < min(limit, MOST):

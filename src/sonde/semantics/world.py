@@ -21,7 +21,7 @@ from ..types import Enum, Struct, Type
 class World(Protocol):
     """The questions. All type answers use sonde.types; kernel pointers have space "kernel"."""
 
-    arch: str        # "x86_64" or "aarch64"
+    arch: str        # a name in sonde.arch
     cpus: int        # possible CPUs: slots of per-CPU memory
     release: str     # "6.18.44", for messages only
 

@@ -79,7 +79,8 @@ class PerfEventContext(Context):
         return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
 
     def usermode(self, lo: Lower) -> Operand:
-        return lo.b.alu("and", self.register(lo, arch_of(lo).registers["cs"]), 3)  # privilege level; 3 is user mode
+        register, mask, user = arch_of(lo).user_state
+        return lo.flag("jeq", lo.b.alu("and", self.register(lo, register), mask), user)
 
     def shares(self, unit: Unit) -> bool:
         return unit.feature("attach_cookie")
@@ -138,7 +139,8 @@ class SyscallContext(Context):
         """The task's saved registers: the first argument of both tracepoints."""
         pointer = lo.b.load(lo.context_pointer(), 0, 8, pure=True)
         struct = lo.world.find_struct("pt_regs")
-        return memory.locate_pointee(lo, pointer, Pointer(struct or Struct("pt_regs", 168, lambda: ()), KERNEL))
+        return memory.locate_pointee(lo, pointer, Pointer(
+            struct or Struct("pt_regs", arch_of(lo).pt_regs_size, lambda: ()), KERNEL))
 
     def number(self, lo: Lower) -> Operand:
         raise AssertionError

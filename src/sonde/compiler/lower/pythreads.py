@@ -7,6 +7,7 @@ from ...types import UINT64
 from .. import helpers as h
 from ..ir import BasicBlock, BpfFunction, MapFd, Operand, Reg
 from . import memory, words
+from .contexts import arch_of
 from .core import Lower
 from .pywalk import AT, READ, Walk
 from .state import Mem
@@ -83,9 +84,9 @@ def _note_thread(walk: Walk, thread: Reg) -> Reg:
 
 
 def _thread_pointer(lo: Lower) -> int:
-    """Where a task's registers have the user's FS base."""
+    """Where ``task_struct.thread`` has what threads in user space are told by."""
     thread = lo.world.find_struct("thread_struct")
-    field = thread.field("fsbase") if thread is not None else None
+    field = thread.field(arch_of(lo).thread_pointer) if thread is not None else None
     assert field is not None
     return field.offset
 

@@ -90,8 +90,7 @@ def traced_address(lo: Lower) -> Operand:
     before Linux 5.15, where each function has a program of its own, the symbol table."""
     kind = KINDS[lo.attach[0].kind]
     if kind.user and not kind.returns:
-        registers = arch_of(lo).registers
-        return lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])  # type: ignore[no-any-return]
+        return lo.context.register(lo, arch_of(lo).instruction_pointer)  # type: ignore[no-any-return]
     if not lo.unit.feature("helper_get_func_ip"):
         return lo.world.kernel_symbol(lo.attach[0].event) or lo.attach[0].offset
     return lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)

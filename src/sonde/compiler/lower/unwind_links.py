@@ -12,11 +12,6 @@ from ..ir import BasicBlock, Operand, Reg
 from .contexts import arch_of
 from .unwind_work import READ, Work
 
-# (mask, value) of what an entry of the PLT is made of: adrp x16; ldr x17, [x16, n]; add x16, x16, n; bti c. Its last
-# instruction is br x17.
-_PLT_ENTRY = ((0x9F00001F, 0x90000010), (0xFFC003FF, 0xF9400211), (0xFFC003FF, 0x91000210), (0xFFFFFFFF, 0xD503245F))
-_PLT_JUMP = 0xD61F0220
-
 
 def set_code_address(work: Work, value: Operand) -> None:
     """Have the walk go on at a return address, which may be signed."""
@@ -46,20 +41,20 @@ def leave_vdso(work: Work, pc: Reg, again: BasicBlock) -> None:
 
 
 def _leave_plt(work: Work, pc: Reg, again: BasicBlock) -> None:
-    """If the thread is in an entry of the PLT, which linkers of aarch64 make no table of: it has been called, and only
-    jumps on to the function."""
-    b = work.b
+    """If the thread is in an entry of the PLT that linkers make no table of: it has been called, and only jumps on to
+    the function."""
+    b, row = work.b, arch_of(work.lo)
     here, there, leave, other = (b.block(n) for n in ("here", "entry", "leave", "other"))
     b.branch("jne", work.get("exact"), 0, here, other)
     b.start(here)
-    work.read(4 * len(_PLT_ENTRY), pc, there, other)
+    work.read(4 * len(row.plt_entry), pc, there, other)
     b.start(there)
-    for at in range(len(_PLT_ENTRY)):
+    for at in range(len(row.plt_entry)):
         word, on = b.load(work.base, READ + 4 * at, 4), b.block("on")
         jumps = b.block("jumps")
-        b.branch("jeq", word, _PLT_JUMP, leave, jumps)
+        b.branch("jeq", word, row.plt_jump, leave, jumps)
         b.start(jumps)
-        for bits, value in _PLT_ENTRY:
+        for bits, value in row.plt_entry:
             no = b.block("no")
             b.branch("jeq", b.alu("and", word, bits), value, on, no)
             b.start(no)

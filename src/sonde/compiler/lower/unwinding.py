@@ -63,8 +63,8 @@ def _read_registers(work: Work) -> Operand:
         h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
     for name, offset in (("pc", row.instruction_pointer), ("sp", row.stack_pointer), ("bp", row.frame_pointer)):
         work.put(name, b.load(source, offset))
-    if "lr" in row.registers:
-        work.put("link", b.load(source, row.registers["lr"]))
+    if row.link_register is not None:
+        work.put("link", b.load(source, row.link_register))
     work.put("exact", 1)
     state, mask, _ = row.compat_state
     return b.alu("and", b.load(source, state), mask)
@@ -106,7 +106,7 @@ def _frame_function(lo: Lower, function: BpfFunction) -> None:
     tabled, pointers = b.block("tabled"), b.block("pointers")
     b.branch("jne", file.rows, 0, tabled, pointers)
     b.start(pointers)
-    linked = bool(arch_of(lo).signal_return[0])
+    linked = arch_of(lo).link_register is not None
     if linked:
         leave_vdso(work, pc, again)
     _step_by_pointers(work, end, again)
@@ -296,7 +296,7 @@ def _step_by_pointers(work: Work, end: BasicBlock, again: BasicBlock) -> None:
     work.put("sp", b.alu("add", pointer, 16))
     work.put("bp", b.load(work.base, READ))
     set_code_address(work, b.load(work.base, READ + 8))
-    if "lr" in arch_of(work.lo).registers:
+    if arch_of(work.lo).link_register is not None:
         work.put("loose", 1)  # what lies above the two words may still be of this frame
     work.put("exact", 0)
     b.jump(again)

@@ -193,16 +193,15 @@ class Convention:
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         self._general = list(arch.arguments)
-        self._vectors = 8
+        self._vectors = arch.vector_arguments
         self._stack = arch.stack_arguments
 
     def assign_locations(self, kinds: list[DIE | None], references: list[bool], result: DIE | None) -> list[UserPlace]:
         """Places of parameters of these types, some of which go by their address, for a function that returns
         ``result``."""
-        x86 = self._arch.name == "x86_64"
-        if x86 and result is not None and self._returns_in_memory(result):
-            self._general.pop(0)  # the address that the result goes to
-        place = self._assign_x86 if x86 else self._assign_arm
+        if self._arch.result_address_first and result is not None and self._returns_in_memory(result):
+            self._general.pop(0)
+        place = self._assign_parts if self._arch.splits_structs else self._assign_whole
         return [self._assign_reference() if reference else place(strip_qualifiers(kind))
                 for kind, reference in zip(kinds, references)]
 
@@ -210,7 +209,8 @@ class Convention:
         kind = strip_qualifiers(result)
         return is_struct(kind) and (_is_passed_by_reference(kind) or classify_eightbytes(kind) is None)
 
-    def _assign_x86(self, kind: DIE | None) -> UserPlace:
+    def _assign_parts(self, kind: DIE | None) -> UserPlace:
+        """Each eight bytes by their class."""
         if is_struct(kind) and _is_passed_by_reference(kind):
             return self._assign_reference()
         parts = classify_eightbytes(kind)
@@ -223,7 +223,8 @@ class Convention:
         self._vectors -= len(parts) - integers
         return UserPlace("registers", registers) if integers == len(parts) else VECTOR
 
-    def _assign_arm(self, kind: DIE | None) -> UserPlace:
+    def _assign_whole(self, kind: DIE | None) -> UserPlace:
+        """All in registers of one class; a value that finds too few leaves none to those after it."""
         size = size_of(kind)
         if is_float(kind) or is_struct(kind) and set(classify_eightbytes(kind, 64) or ()) == {"vector"}:
             self._vectors -= 1

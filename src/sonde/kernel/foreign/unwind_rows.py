@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...arch import Arch, find_arch_of_elf
 from ...unwinding import (
     AT_BP,
     BP,
@@ -31,23 +32,19 @@ from ...unwinding import (
 from .frames import UnwindRow, UnwindTable
 from .numbers import Numbers
 
-PADDING = 16         # bytes: what is less lies between functions that are aligned, and is never executed
-LINKED_PADDING = 12  # the same of aarch64, whose vdso has the code that signal handlers return to in a gap of that size
 MOST_ROWS = 1 << 16  # of an answer, and those of an entry more
-_AARCH64 = 183       # EM_
-_SP, _BP, _RETURN = 7, 6, 16  # DWARF's numbers of registers: System V ABI, x86-64
-_ARM_SP, _ARM_BP, _ARM_RETURN = 31, 29, 30  # DWARF for the Arm 64-bit Architecture, 4.1
 _BREG, _DEREF, _PLUS, _LIT = 0x70, 0x06, 0x23, 0x30
 _WORDS = range(-1 << 15, 1 << 15)
-# The address of a PLT entry's frame, as linkers say it: sp + 8 + (((pc & 15) >= n) << 3)
-_PLT_HEAD, _PLT_TAIL = bytes((_BREG + _SP, 8, _BREG + _RETURN, 0, _LIT + 15, 0x1A)), bytes((0x2A, _LIT + 3, 0x24, 0x22))
 
 
 def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, int]:
     """Rows of the entries from the ``first`` one on, and the number of the entry to go on with (0: that was all).
     ``offset_of`` gives the place in the file of an address, or None."""
     entries, found, last = table.entries, bytearray(), -1
-    rule_of, padding = (_linked_rule_of, LINKED_PADDING) if table.machine == _AARCH64 else (_rule_of, PADDING)
+    arch = find_arch_of_elf(table.machine)
+    if arch is None:
+        return b"", 0
+    rule_of = (StackRules(arch) if arch.link_register is None else LinkRules(arch)).rule_of
     for number in range(first, len(entries)):
         start, end, at = entries[number]
         offset = offset_of(start)
@@ -60,76 +57,89 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
             if rule != last and address < end:
                 found += ROW.pack(offset + address - start, rule)
                 last = rule
-        if number + 1 == len(entries) or entries[number + 1][0] >= end + padding:
+        if number + 1 == len(entries) or entries[number + 1][0] >= end + arch.least_gap:
             found += ROW.pack(offset + end - start, NO_TABLE)
             last = NO_TABLE
     return bytes(found), 0
 
 
-def _rule_of(row: UnwindRow) -> int:
-    back, saved = row.rules.get(_RETURN), row.rules.get(_BP)
-    if back is not None and back[0] == "undefined":
-        return pack_rule(OUTERMOST)
-    kind, words = _frame_of(row.cfa)
-    if kind == SP_AT and back == ("expression", _based_on_sp(8 * words + 8)):
-        known = saved == ("expression", _based_on_sp(8 * words - 40))
-        return pack_rule(SIGNAL, words) if known else pack_rule(UNKNOWN)
-    if kind == UNKNOWN or back != ("offset", -8):
-        return pack_rule(UNKNOWN)
-    return pack_rule(kind, words, _saved_of(saved))
+class StackRules:
+    """Where calls leave the return address on the stack."""
 
+    def __init__(self, arch: Arch) -> None:
+        self._sp, self._bp, self._return = arch.dwarf_stack_pointer, arch.dwarf_frame_pointer, arch.dwarf_return
+        # The address of a PLT entry's frame, as linkers say it: sp + 8 + (((pc & 15) >= n) << 3)
+        self._plt_head = bytes((_BREG + self._sp, 8, _BREG + self._return, 0, _LIT + 15, 0x1A))
+        self._plt_tail = bytes((0x2A, _LIT + 3, 0x24, 0x22))
+        self._expressions = {(_BREG + self._sp, bytes((_DEREF,))): SP_AT, (_BREG + self._bp, bytes((_DEREF,))): BP_AT,
+                             (_BREG + self._sp, bytes((_DEREF, _PLUS, 8))): SP_AT_8}
 
-def _linked_rule_of(row: UnwindRow) -> int:
-    """Where calls leave the return address in a register."""
-    back, saved = row.rules.get(_ARM_RETURN), row.rules.get(_ARM_BP)
-    if back is not None and back[0] == "undefined":
-        return pack_rule(OUTERMOST)
-    base, offset = row.cfa if isinstance(row.cfa, tuple) else (0, 0)
-    if base not in (_ARM_SP, _ARM_BP) or offset % 8 or not 0 <= offset // 8 <= LIES_BITS:
-        return pack_rule(UNKNOWN)
-    lies = LINKED
-    if back is not None:
-        lies = -back[1] // 8 if back[0] == "offset" and back[1] % 8 == 0 else -1
-        if not 0 < lies <= LIES_BITS:
+    def rule_of(self, row: UnwindRow) -> int:
+        back, saved = row.rules.get(self._return), row.rules.get(self._bp)
+        if back is not None and back[0] == "undefined":
+            return pack_rule(OUTERMOST)
+        kind, words = self._frame_of(row.cfa)
+        if kind == SP_AT and back == ("expression", self._based_on_sp(8 * words + 8)):
+            known = saved == ("expression", self._based_on_sp(8 * words - 40))
+            return pack_rule(SIGNAL, words) if known else pack_rule(UNKNOWN)
+        if kind == UNKNOWN or back != ("offset", -8):
             return pack_rule(UNKNOWN)
-    if saved is None:
-        kinds = SP_KEPT, BP_KEPT
-    else:
-        kinds = (SP, BP) if lies and saved == ("offset", -8 * lies - 8) else (SP_GONE, BP_GONE)
-    return pack_linked_rule(kinds[base == _ARM_BP], offset // 8, lies)
+        return pack_rule(kind, words, self._saved_of(saved))
 
-
-def _frame_of(cfa: Any) -> tuple[int, int]:
-    """(kind, words) of what says where a frame is."""
-    if isinstance(cfa, tuple):
-        kind, offset = {_SP: SP, _BP: BP}.get(cfa[0], UNKNOWN), cfa[1]
+    def _frame_of(self, cfa: Any) -> tuple[int, int]:
+        """(kind, words) of what says where a frame is."""
+        if isinstance(cfa, tuple):
+            kind, offset = {self._sp: SP, self._bp: BP}.get(cfa[0], UNKNOWN), cfa[1]
+            return (kind, offset // 8) if offset % 8 == 0 and offset // 8 in _WORDS else (UNKNOWN, 0)
+        if not isinstance(cfa, bytes) or len(cfa) < 3:
+            return UNKNOWN, 0
+        head, tail = self._plt_head, self._plt_tail
+        if cfa.startswith(head) and cfa.endswith(tail) and len(cfa) == len(head) + 1 + len(tail):
+            boundary = cfa[len(head)] - _LIT
+            return (PLT, boundary) if 0 <= boundary < 16 else (UNKNOWN, 0)
+        reader = Numbers(cfa, 0, 1, len(cfa))
+        offset, rest = reader.read_sleb128(), cfa[reader.at:]
+        kind = self._expressions.get((cfa[0], rest), UNKNOWN)
         return (kind, offset // 8) if offset % 8 == 0 and offset // 8 in _WORDS else (UNKNOWN, 0)
-    if not isinstance(cfa, bytes) or len(cfa) < 3:
-        return UNKNOWN, 0
-    if cfa.startswith(_PLT_HEAD) and cfa.endswith(_PLT_TAIL) and len(cfa) == len(_PLT_HEAD) + 1 + len(_PLT_TAIL):
-        boundary = cfa[len(_PLT_HEAD)] - _LIT
-        return (PLT, boundary) if 0 <= boundary < 16 else (UNKNOWN, 0)
-    reader = Numbers(cfa, 0, 1, len(cfa))
-    offset, rest = reader.read_sleb128(), cfa[reader.at:]
-    kind = {(_BREG + _SP, bytes((_DEREF,))): SP_AT, (_BREG + _BP, bytes((_DEREF,))): BP_AT,
-            (_BREG + _SP, bytes((_DEREF, _PLUS, 8))): SP_AT_8}.get((cfa[0], rest), UNKNOWN)
-    return (kind, offset // 8) if offset % 8 == 0 and offset // 8 in _WORDS else (UNKNOWN, 0)
+
+    def _saved_of(self, rule: tuple[str, Any] | None) -> int:
+        """Where the caller's frame pointer is."""
+        if rule is None or rule[0] == "undefined":
+            return KEPT
+        if rule == ("expression", bytes((_BREG + self._bp, 0))):
+            return AT_BP
+        kind, at = rule
+        return -at // 8 if kind == "offset" and at < 0 and at % 8 == 0 and -at // 8 < AT_BP else GONE
+
+    def _based_on_sp(self, offset: int) -> bytes:
+        """The expression ``stack pointer + offset``."""
+        found = [_BREG + self._sp]
+        while not -64 <= offset < 64:
+            found.append(offset & 0x7F | 0x80)
+            offset >>= 7
+        return bytes([*found, offset & 0x7F])
 
 
-def _saved_of(rule: tuple[str, Any] | None) -> int:
-    """Where the caller's frame pointer is."""
-    if rule is None or rule[0] == "undefined":
-        return KEPT
-    if rule == ("expression", bytes((_BREG + _BP, 0))):
-        return AT_BP
-    kind, at = rule
-    return -at // 8 if kind == "offset" and at < 0 and at % 8 == 0 and -at // 8 < AT_BP else GONE
+class LinkRules:
+    """Where calls leave the return address in a register."""
 
+    def __init__(self, arch: Arch) -> None:
+        self._sp, self._bp, self._return = arch.dwarf_stack_pointer, arch.dwarf_frame_pointer, arch.dwarf_return
 
-def _based_on_sp(offset: int) -> bytes:
-    """The expression ``stack pointer + offset``."""
-    found = [_BREG + _SP]
-    while not -64 <= offset < 64:
-        found.append(offset & 0x7F | 0x80)
-        offset >>= 7
-    return bytes([*found, offset & 0x7F])
+    def rule_of(self, row: UnwindRow) -> int:
+        back, saved = row.rules.get(self._return), row.rules.get(self._bp)
+        if back is not None and back[0] == "undefined":
+            return pack_rule(OUTERMOST)
+        base, offset = row.cfa if isinstance(row.cfa, tuple) else (0, 0)
+        if base not in (self._sp, self._bp) or offset % 8 or not 0 <= offset // 8 <= LIES_BITS:
+            return pack_rule(UNKNOWN)
+        lies = LINKED
+        if back is not None:
+            lies = -back[1] // 8 if back[0] == "offset" and back[1] % 8 == 0 else -1
+            if not 0 < lies <= LIES_BITS:
+                return pack_rule(UNKNOWN)
+        if saved is None:
+            kinds = SP_KEPT, BP_KEPT
+        else:
+            kinds = (SP, BP) if lies and saved == ("offset", -8 * lies - 8) else (SP_GONE, BP_GONE)
+        return pack_linked_rule(kinds[base == self._bp], offset // 8, lies)

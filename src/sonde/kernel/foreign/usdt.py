@@ -57,26 +57,16 @@ def _parse_probe(elf: Elf, arch: Arch, base: int, data: bytes, objects: Callable
 
 def parse_arguments(text: str, arch: Arch, symbol: Symbol = lambda name: None) -> list[UsdtArgument]:
     """``-4@%eax 8@-16(%rbp)`` → where each argument is; one that is not understood has the kind "unknown"."""
-    parse = _parse_x86_argument if arch.name == "x86_64" else _parse_arm_argument
     found = []
     for piece in re.findall(r"(?:-?\d+f?@)?(?:\[[^\]]*\]|[^\s\[\]]+)", text)[:MOST_ARGUMENTS]:
         head, at, place = piece.rpartition("@")
         size = 8 if not at else int(head.lstrip("-")) if re.fullmatch(r"-?[1248]", head) else 0
-        argument = parse(place, arch, symbol) if size else None
+        argument = _parse_operand(place, arch, symbol) if size else None
         if argument is None or not all(-1 << 63 <= n < 1 << 64 for n in (argument.offset, argument.scale)):
             argument = UsdtArgument("unknown")
         argument.text, argument.size, argument.signed = piece, size or 8, head.startswith("-")
         found.append(argument)
     return found
-
-
-_INTEGER = r"[-+]?(?:0x[0-9a-fA-F]+|\d+)"
-_X86_MEMORY = re.compile(rf"({_INTEGER})?\(\s*%(\w+)\s*(?:,\s*%(\w+)\s*(?:,\s*([1248]))?)?\)")
-_X86_TABLE = re.compile(rf"({_INTEGER})?\(\s*,\s*%(\w+)\s*,\s*([1248])\)")  # no base: a table at a fixed address
-# without (%rip): by its address
-_X86_SYMBOL = re.compile(rf"(?:({_INTEGER})\+)?([A-Za-z_.][\w.$]*)({_INTEGER})?(?:\(%rip\))?")
-# An index of 32 bits, which is extended (sxtw, uxtw), is not understood.
-_ARM_MEMORY = re.compile(rf"\[\s*(x\d+|sp)\s*(?:,\s*#?({_INTEGER})|,\s*(x\d+)\s*(?:,\s*lsl\s+#?(\d+))?)?\s*\]")
 
 
 def _parse_number(text: str | None) -> int:
@@ -87,64 +77,36 @@ def _parse_number(text: str | None) -> int:
     return -value if "-" in (text or "") else value
 
 
-def _parse_x86_argument(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
-    if re.fullmatch(r"\$?" + _INTEGER, place):
-        return UsdtArgument("constant", offset=_parse_number(place))
-    if place.startswith("%"):
-        return _register_argument(*_parse_x86_register(place[1:], arch))
-    found = _X86_MEMORY.fullmatch(place)
-    if found:
-        base, _ = _parse_x86_register(found[2], arch)
-        index, _ = _parse_x86_register(found[3], arch) if found[3] else (-1, 0)
-        if base is None or index is None:
-            return None
-        return UsdtArgument("memory", base, _parse_number(found[1]), index, int(found[4] or "1"))
-    found = _X86_TABLE.fullmatch(place)
-    if found:
-        index, _ = _parse_x86_register(found[2], arch)
-        return None if index is None else UsdtArgument("memory", index, _parse_number(found[1]), index,
-                                                       int(found[3]) - 1)
-    found = _X86_SYMBOL.fullmatch(place)
-    where = symbol(found[2]) if found else None
-    if found is None or where is None:
-        return None
-    offset = where + _parse_number(found[1]) + _parse_number(found[3])
-    return UsdtArgument("memory", arch.instruction_pointer, offset)
+def _parse_operand(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
+    """What the first of the architecture's forms that fits says; None if none does."""
+    for kind, form in arch.operands:
+        if found := re.fullmatch(form, place):
+            return _read_operand(kind, found.groupdict(), arch, symbol)
+    return None
 
 
-def _register_argument(at: int | None, shift: int) -> UsdtArgument | None:
-    return UsdtArgument("register", at, shift=shift) if at is not None else None
-
-
-def _parse_x86_register(name: str, arch: Arch) -> tuple[int | None, int]:
-    """(offset in pt_regs, bits to shift right) of a register of any width: rax eax ax al ah, r8 r8d r8w r8b, sil."""
-    numbered = re.fullmatch(r"(r(?:8|9|1[0-5]))[dwb]?", name)
-    if numbered:
-        return arch.registers.get(numbered[1]), 0
-    if re.fullmatch(r"[abcd][lh]", name):
-        return arch.registers[name[0] + "x"], 8 if name[1] == "h" else 0
-    if re.fullmatch(r"(si|di|sp|bp)l", name):
-        name = name[:2]
-    if len(name) == 3 and name[0] in "re":
-        name = name[1:]
-    return arch.registers.get(name), 0
-
-
-def _parse_arm_argument(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
-    if re.fullmatch(r"#?" + _INTEGER, place):
-        return UsdtArgument("constant", offset=_parse_number(place))
-    if place in ("wzr", "xzr"):
-        return UsdtArgument("constant")
-    found = _ARM_MEMORY.fullmatch(place)
-    if found is None:
-        return _register_argument(_parse_arm_register(place, arch), 0)
-    base, index = _parse_arm_register(found[1], arch), _parse_arm_register(found[3], arch) if found[3] else -1
+def _read_operand(kind: str, parts: dict[str, str | None], arch: Arch, symbol: Symbol) -> UsdtArgument | None:
+    offset = _parse_number(parts.get("before")) + _parse_number(parts.get("offset"))
+    if kind == "constant":
+        return UsdtArgument(kind, offset=offset)
+    if kind == "symbol":
+        where = symbol(parts["symbol"] or "")
+        return UsdtArgument("memory", arch.instruction_pointer, where + offset) if where is not None else None
+    (base, bits), (index, _) = [_find_register(parts.get(name), arch) for name in ("base", "index")]
     if base is None or index is None:
         return None
-    return UsdtArgument("memory", base, _parse_number(found[2]), index, 1 << min(_parse_number(found[4]), 64))
+    if kind == "register":
+        return UsdtArgument(kind, base, shift=bits)
+    scale = int(parts.get("scale") or "1") << min(_parse_number(parts.get("shift")), 64)
+    return UsdtArgument(kind, base, offset, index, scale) if base >= 0 else \
+        UsdtArgument(kind, index, offset, index, scale - 1)
 
 
-def _parse_arm_register(name: str, arch: Arch) -> int | None:
-    if re.fullmatch(r"[wx]\d+", name):
-        name = "r" + name[1:]
-    return arch.registers.get({"x29": "r29", "wsp": "sp"}.get(name, name))
+def _find_register(name: str | None, arch: Arch) -> tuple[int | None, int]:
+    """(offset in pt_regs, bits to shift right) of a register of any width; (-1, 0) for no name."""
+    if name is None:
+        return -1, 0
+    for form, ours, bits in arch.operand_registers:
+        if found := re.fullmatch(form, name):
+            return arch.registers.get(found.expand(ours)), bits
+    return None, 0
