@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from .compiling import COSTLY, compile, compile_or_recall, live_world, script_environment, without
+from .compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, script_environment
 from .ending import Ending
 from .errors import UsageError, VerifierError
 from .kernel import notices
@@ -126,7 +126,7 @@ class Trace(TracedRun):
         """The verifier did not accept a direct load of kernel memory, or gave up: read memory with helper calls, and
         keep elements of maps nowhere but in the kernel's hash."""
         self.retried = error
-        self.spec = compile(self.source, self.options, without(self.world, COSTLY))
+        self.spec = compile(self.source, self.options, mask_features(self.world, COSTLY))
         self._session = self._new_session()
         try:
             self._session.load()

@@ -24,14 +24,14 @@ COSTLY = (*DIRECT, "atomic_fetch")  # features by which programs run faster, and
 RECURSION = 12000  # Python's own limit is too low for scripts that nest as deeply as language.cursor.MAX_DEPTH allows
 
 
-def without(world: World, denied: Iterable[str]) -> World:
+def mask_features(world: World, denied: Iterable[str]) -> World:
     """The World without some features: for --no-feature, and to compile again without direct loads."""
-    found: Any = Without(world, frozenset(denied))
+    found: Any = FeatureMask(world, frozenset(denied))
     less: World = found
     return less
 
 
-class Without:
+class FeatureMask:
     """A World that denies some features."""
 
     def __init__(self, world: World, denied: frozenset[str]) -> None:

@@ -39,7 +39,7 @@ def examine_tool(tool: tools.Tool, world: World, here: bool = True) -> Verdict:
             _try_counters(spec)
     except SondeError as error:
         return Verdict(tool.name, False, [], _failure_reasons(error))
-    return Verdict(tool.name, True, attach_methods(spec), [warning.message for warning in spec.warnings])
+    return Verdict(tool.name, True, methods(spec), [warning.message for warning in spec.warnings])
 
 
 def _try_counters(spec: ScriptSpec) -> None:
@@ -60,19 +60,19 @@ def _failure_reasons(error: SondeError) -> list[str]:
     return sorted(distinct, key=lambda line: not line.startswith("this kernel"))
 
 
-def attach_methods(spec: ScriptSpec) -> list[str]:
+def methods(spec: ScriptSpec) -> list[str]:
     """The kinds of probes that a script is attached by: raw tracepoint, fentry, kprobe, uprobe ...; interval if it has
     no other."""
-    found = sorted({_attach_method(program) for program in spec.programs} - {""})
+    found = sorted({_method(program) for program in spec.programs} - {""})
     return found or sorted({program.attach[0].kind for program in spec.programs
                             if not KINDS[program.attach[0].kind].session})
 
 
-def _attach_method(program: ProgramSpec) -> str:
+def _method(program: ProgramSpec) -> str:
     kind = KINDS[program.attach[0].kind]
     if kind.exempt and not kind.iterates:
         return ""
-    if program.how.startswith("raw") or kind.name == "rawtracepoint":
+    if program.method.startswith("raw") or kind.name == "rawtracepoint":
         return "raw tracepoint"
     return program.attach[0].method
 

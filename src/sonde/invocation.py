@@ -54,9 +54,9 @@ def kernel_of(parsed: Parsed) -> World:
 
 def permitted(world: World, parsed: Parsed) -> World:
     """The World without the features that --no-feature denies."""
-    from .compiling import without
+    from .compiling import mask_features
     denied = [name for name in parsed.get("no-feature").split(",") if name]
-    return without(world, denied) if denied else world
+    return mask_features(world, denied) if denied else world
 
 
 def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:

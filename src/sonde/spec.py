@@ -394,7 +394,7 @@ class ProgramSpec(Record):
     relocations: list[Relocation] = []
     lines: list[tuple[int, Span]] = []  # by instruction index, ascending
     # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one; "session": ``parts``
-    how: str = ""
+    method: str = ""
     expected_attach: int = 0
     attach_btf_id: int = 0
     first_probe: int = 0  # index in ScriptSpec.probes of attach[0]; the others follow

@@ -19,7 +19,7 @@ def say_how(trace: TracedRun, out: Output) -> None:
     for program in trace.spec.programs:
         point = program.attach[0]
         names = ", ".join(a.name for a in program.attach[:3]) + (" ..." if len(program.attach) > 3 else "")
-        how = program.how.replace("raw", "raw tracepoint").replace(":", " ") if program.how else program.type
+        how = program.method.replace("raw", "raw tracepoint").replace(":", " ") if program.method else program.type
         if program.parts:
             names += f" and {program.parts[1].attach[0].name} ..."
             how = "by kprobe.session, entry and return in one program"
@@ -27,8 +27,8 @@ def say_how(trace: TracedRun, out: Output) -> None:
             why = "which attaches many at once" if point.reason == "many" else \
                 "which misses no call" if point.reason == "exact" else \
                 "which costs less" if point.reason == "cheap" else f"for this kernel has no {point.kind}"
-            how = f"by {program.how}, {why}"
-        elif not program.how and point.kind == "kretprobe" and not live_world().has_feature("probe_misses"):
+            how = f"by {program.method}, {why}"
+        elif not program.method and point.kind == "kretprobe" and not live_world().has_feature("probe_misses"):
             how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"
         out.write_note(f"{names}: {how}, {len(program.code) // 8} instructions")
         _say_what_is_inlined(program, out)

@@ -54,7 +54,8 @@ def result(script: str, options: dict[str, str], arch: str) -> str:
                      f"entries {made.max_entries}, flags {made.flags:#x}")
     shown += [f"site {s.kind}: {s.size} bytes, fields {[(str(f.type), f.offset) for f in s.fields]}"
               for s in spec.sites]
-    shown += [f"program {p.name}: {p.type} {p.how or '-'} {' '.join(a.name for a in p.attach)}" for p in spec.programs]
+    shown += [f"program {p.name}: {p.type} {p.method or '-'} {' '.join(a.name for a in p.attach)}"
+              for p in spec.programs]
     shown += [d.render() for d in spec.warnings]
     return "\n".join(shown)
 

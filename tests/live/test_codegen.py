@@ -11,13 +11,13 @@ import pytest
 from fuzz.test_checker_fuzz import TypedWriter
 from reference import Expressions, cut, evaluate_kept
 from sonde.api import Trace
-from sonde.compiling import DIRECT, check_source, compile, live_world, without
+from sonde.compiling import DIRECT, check_source, compile, live_world, mask_features
 from sonde.errors import CompileError, SondeError
 from sonde.semantics.options import Options
 from sonde.source import Source
 
 LIVE = live_world()
-OLDER = without(LIVE, (*DIRECT, "isa_v4", "raw_tp_cookie", "spilled_bounds"))  # only what Linux 6.1 has
+OLDER = mask_features(LIVE, (*DIRECT, "isa_v4", "raw_tp_cookie", "spilled_bounds"))  # only what Linux 6.1 has
 WORLDS = {"this": LIVE, "older": OLDER}
 EVERY = pytest.mark.parametrize("world", list(WORLDS))
 

@@ -12,7 +12,7 @@ import pytest
 
 import sonde
 from sonde.compiler.lower.rawfields import ROWS, raw_fields
-from sonde.compiling import live_world, without
+from sonde.compiling import live_world, mask_features
 
 WORLD = live_world()
 NAME = f"rawcmp{os.getpid()}"
@@ -76,9 +76,9 @@ def both() -> tuple[dict[str, Counter[Any]], dict[str, Counter[Any]], dict[str, 
     for name in NAMES:
         values = ", ".join([f"args.{field}" for field in served(name)]) + ","
         script += f'tracepoint:{name} /comm == "{NAME}"/ {{ print(({values})); }}\n'
-    classic_world: Any = without(WORLD, ["raw_tp"])
+    classic_world: Any = mask_features(WORLD, ["raw_tp"])
     with sonde.trace(script) as raw, sonde.trace(script, world=classic_world) as classic:
-        assert {p.how for p in raw.spec.programs} == {"raw"} and {p.how for p in classic.spec.programs} == {""}
+        assert {p.method for p in raw.spec.programs} == {"raw"} and {p.method for p in classic.spec.programs} == {""}
         subprocess.run([sys.executable, "-c", WORK, NAME], check=True)
         by_raw, by_classic = collect(raw), collect(classic)
         assert not raw.losses.records and not classic.losses.records

@@ -142,7 +142,7 @@ def test_tracepoint_served_by_a_raw_one() -> None:
     """Many attach points, one raw tracepoint."""
     points = [Attach("tracepoint", f"tracepoint:syscalls:sys_enter_{name}", "syscalls", f"sys_enter_{name}")
               for name in ("getppid", "getpid", "getuid")]
-    served = program("raw", points, [*only_process(os.getpid()), *count(SEQUENCE)], how="raw:sys_enter")
+    served = program("raw", points, [*only_process(os.getpid()), *count(SEQUENCE)], method="raw:sys_enter")
     with Session(script([served])) as session:
         session.attach()
         assert session.attached == 3

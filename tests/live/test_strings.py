@@ -18,11 +18,11 @@ import pytest
 import judge
 from fuzz.programs import EVENT
 from sonde.compiler.pipeline import compile_checked
-from sonde.compiling import live_world, without
+from sonde.compiling import live_world, mask_features
 from support import run_sonde
 
 NEW = live_world()
-WORLDS: dict[str, Any] = {"as it is": NEW, "without bpf_loop": without(NEW, ["bpf_loop"])}
+WORLDS: dict[str, Any] = {"as it is": NEW, "without bpf_loop": mask_features(NEW, ["bpf_loop"])}
 
 
 def printed(script: str, world: Any, hit: Callable[[], object] = os.getppid) -> list[str]:

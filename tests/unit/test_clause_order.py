@@ -39,5 +39,5 @@ def test_one_way_for_all_clauses_of_a_tracepoint() -> None:
     """One prints the record as a whole, which only the tracepoint itself has: the other takes it from there, too."""
     counting = "tracepoint:sched:sched_switch { @a = count(); }"
     whole = "tracepoint:sched:sched_switch { print(args); }"
-    assert compiled(counting).programs[0].how == "raw"
-    assert [(program.how, program.clauses) for program in compiled(counting + whole).programs] == [("", 2)]
+    assert compiled(counting).programs[0].method == "raw"
+    assert [(program.method, program.clauses) for program in compiled(counting + whole).programs] == [("", 2)]

@@ -305,12 +305,12 @@ def test_syscalls_by_raw_tracepoints(kernel: str) -> None:
     regs[8 * 14:8 * 15] = name.base.to_bytes(8, "little")       # di: the first
     regs[8 * 15:8 * 16] = (257).to_bytes(8, "little")           # orig_ax
     saved = made.memory.add(regs, "pt_regs", writable=False)
-    enter = [p for p in made.spec.programs if p.how == "raw:sys_enter"]
+    enter = [p for p in made.spec.programs if p.method == "raw:sys_enter"]
     for program in enter:
         for number in (257, 2, 0, 511, 1 << 40):
             made.run(program, [saved.base, number])
     assert sorted(str(e.args[0][1]).rpartition("_")[2] for e in made.events) == ["open", "openat"]
-    made.run(next(p for p in made.spec.programs if p.how == "raw:sys_exit"), [saved.base, -2])
+    made.run(next(p for p in made.spec.programs if p.method == "raw:sys_exit"), [saved.base, -2])
     assert [e.args[0] for e in made.events] == [-2]
 
 

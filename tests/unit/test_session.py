@@ -30,7 +30,7 @@ def spec(kind: str, functions: str = "ab", first: int = 0, **more: Any) -> Progr
 def test_entry_and_return_become_one() -> None:
     entry, exit, other = spec("kprobe"), spec("kretprobe", first=2), spec("kprobe", "cd", 4)
     [one, rest] = pair_sessions([entry, other, exit], Sessions())
-    assert rest is other and one.how == "session" and one.parts == [entry, exit]
+    assert rest is other and one.method == "session" and one.parts == [entry, exit]
     assert one.code[4 * 8:] == entry.code + exit.code
     code, registers, off, imm = struct.unpack_from("<BBhi", one.code, 3 * 8)
     assert (code, registers, off, imm) == (0x55, 0, len(entry.code) // 8, 0)  # if r0 != 0, over the entry's
@@ -50,7 +50,7 @@ def test_cookies_name_both() -> None:
 @pytest.mark.parametrize("specs", [
     [spec("kprobe"), spec("kretprobe", "ac")],                                     # other functions
     [spec("kprobe", "a"), spec("kretprobe", "a")],                                 # one is better served otherwise
-    [spec("kprobe"), spec("kretprobe", functions="ab", how="fexit")][:1],          # nothing to go with
+    [spec("kprobe"), spec("kretprobe", functions="ab", method="fexit")][:1],          # nothing to go with
     [spec("kprobe"), ProgramSpec("q", "tracing", b"", [Attach("kretprobe", "k", event=n, way="fexit")
                                                        for n in "ab"])],           # the return is no kretprobe
 ])

@@ -93,7 +93,7 @@ def _asks_for_map(node: Node) -> bool:
 def _emit_code(lo: Lower, planned: Planned) -> Emitted:
     items, depth = emit_program(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"))
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
-    alone = len(lo.program.functions) > 1 or lo.uses_cookies and planned.how.startswith("raw:") \
+    alone = len(lo.program.functions) > 1 or lo.uses_cookies and planned.method.startswith("raw:") \
         or any(find_loops(function) for function in lo.program.functions)
     return Emitted(items, depth, planned.key, alone)
 
@@ -104,16 +104,16 @@ def _assemble_program(parts: list[tuple[Lower, Planned, Emitted]], show: Show | 
     whole = join_programs([emitted for _, _, emitted in parts])
     code = assemble(whole.items, [f.name for f in lo.program.functions],
                     lambda: lo.unit.feature("long_jumps"))
-    different = planned.how.startswith("raw:")  # the clauses' attach points, of which the program asks which it is
+    different = planned.method.startswith("raw:")  # the clauses' attach points, of which the program asks which it is
     served = [plan for _, plan, _ in (parts if different else parts[:1])]
     attach = [point for plan in served for point in plan.attach]
     if show is not None:
         show("dis", f"; {lo.program.name}: {', '.join(a.name for a in attach[:3])}"
                     f"{' ...' if len(attach) > 3 else ''}, {whole.depth} bytes of stack\n"
                     + format_listing(code.code, code.relocations, code.lines))
-    name = program_name(attach, planned.how[4:] if planned.how.startswith("raw:") else "")
+    name = program_name(attach, planned.method[4:] if planned.method.startswith("raw:") else "")
     return ProgramSpec(name, lo.context.program, code.code, attach, code.relocations, code.lines,
-                       planned.how, 0, 0, lo.first_probe, any(part.uses_cookies for part, _, _ in parts),
+                       planned.method, 0, 0, lo.first_probe, any(part.uses_cookies for part, _, _ in parts),
                        functions=[(at, label if at else name) for at, label in code.functions],
                        numbers=[number for plan in served for number in plan.numbers],
                        clauses=1 if different else len(parts))

@@ -52,13 +52,13 @@ _SIMPLE = {name: _own_context(kind) for name, kind in KINDS.items() if name not 
 
 
 class Planned(Record):
-    """A program to be: attach points that it serves, and in what context it runs. ``how`` is ProgramSpec.how.
+    """A program to be: attach points that it serves, and in what context it runs. ``method`` is ProgramSpec.method.
 
     Programs with an equal ``key`` fire at the same events and may become one; None: nothing else fires there."""
 
     attach: list[Attach]
     context: Context
-    how: str = ""
+    method: str = ""
     key: object = None
     numbers: list[int] = []  # of the attach points in ScriptSpec.probes
 
@@ -106,15 +106,15 @@ def split_by_place(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[Chec
     in the script's order, and give those that can become one a common ``key``."""
     firing: dict[object, list[int]] = {}
     for index, (_, planned) in enumerate(plans):
-        if not KINDS[planned.attach[0].kind].session and not planned.how.startswith("raw:"):
+        if not KINDS[planned.attach[0].kind].session and not planned.method.startswith("raw:"):
             for point in planned.attach:
                 firing.setdefault(_place_key(planned, point), []).append(index)
     return [(probe, part) for probe, planned in plans for part in _split_clause(planned, firing)]
 
 
 def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Planned]:
-    if planned.how.startswith("raw:"):
-        planned.key = planned.how  # one program sees them all, and asks which it is
+    if planned.method.startswith("raw:"):
+        planned.key = planned.method  # one program sees them all, and asks which it is
         return [planned]
     parts: dict[object, list[Attach]] = {}
     for point in planned.attach:
@@ -123,7 +123,7 @@ def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Pla
     for clauses, points in parts.items():
         context = planned.context if len(parts) == 1 else planned.context.fresh()
         context.exclusive = context.exclusive and len(parts) == 1
-        found.append(Planned(points, context, planned.how, _shared_probe(clauses)))
+        found.append(Planned(points, context, planned.method, _shared_probe(clauses)))
     return found
 
 
@@ -134,7 +134,7 @@ def _shared_probe(clauses: object) -> object:
 
 
 def _place_key(planned: Planned, point: Attach) -> object:
-    return planned.how, point.name, point.target, point.offset
+    return planned.method, point.name, point.target, point.offset
 
 
 def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Planned]:
@@ -151,7 +151,7 @@ def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Plann
     split: list[Planned] = []
     for item in planned:
         if len(item.attach) > 1 and not item.context.shares(unit):
-            split += [Planned([a], item.context.fresh(), item.how) for a in item.attach]
+            split += [Planned([a], item.context.fresh(), item.method) for a in item.attach]
         else:
             split.append(item)
     return split

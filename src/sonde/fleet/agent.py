@@ -185,7 +185,7 @@ class AgentRun:
         self._send_window(final=True)
         session = trace.session
         self._send("end", reason=session.reason or channel.stopped, status=session.status if session.reason == "exit"
-                   else 0, seconds=session.span.nanoseconds / 1e9)
+                   else 0, seconds=session.period.nanoseconds / 1e9)
         return session.reason
 
     def _follow_session(self) -> None:

@@ -100,7 +100,7 @@ def _signal_sender(helper: int) -> Callable[[Lower, Call], None]:
 # --- memory and results ---------------------------------------------------------------------------------
 
 
-class Written(Choice):
+class UserWrite(Choice):
     """How many bytes are written, and whether the value is the address of what is: a pointer into BPF memory."""
 
     length: int
@@ -121,13 +121,13 @@ def check_write_user(context: CheckContext, node: Call, types: Types) -> Type | 
         context.error("bad-argument", f"write_user: length must be between 1 and {size}, the size of what is written "
                       f"({length} provided)", node.args[-1])
         return None
-    node.choice = Written(length, by_address)
+    node.choice = UserWrite(length, by_address)
     return INT64
 
 
 def lower_write_user(lo: Lower, call: Call) -> Operand:
     """bpf_probe_write_user(): 0, or a negative error."""
-    target, source, written = lo.scalar_value(call.args[0]), call.args[1], choice_of(call, Written)
+    target, source, written = lo.scalar_value(call.args[0]), call.args[1], choice_of(call, UserWrite)
     with lo.scope():
         place: Operand | MapAddr
         if written.by_address:

@@ -43,12 +43,12 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "or": "|", "and": "&", "xor": "^"}
 
 Function = Callable[..., int]
-Known = dict[int, "int | Place"]  # register -> the number that it has there, or the place on the stack
+Known = dict[int, "int | StackPlace"]  # register -> the number that it has there, or the place on the stack
 # (helper, what is known of r1 to r5, what gives the buffer and the offset of a known address)
-Shorten = Callable[[int, "Sequence[int | Place | None]", Callable[..., str]], "tuple[str, dict[str, Any]] | None"]
+Shorten = Callable[[int, "Sequence[int | StackPlace | None]", Callable[..., str]], "tuple[str, dict[str, Any]] | None"]
 
 
-class Place(Value):
+class StackPlace(Value):
     """A place on the stack: so many bytes above its lowest."""
 
     at: int
@@ -214,7 +214,7 @@ class _PythonWriter:
 
     def _find_known(self, entry: int) -> dict[int, Known]:
         """What registers hold before each slot, whichever way it is reached."""
-        found: dict[int, Known] = {entry: {10: Place(STACK)}}
+        found: dict[int, Known] = {entry: {10: StackPlace(STACK)}}
         pending = [entry]
         while pending:
             slot = pending.pop()
@@ -246,24 +246,24 @@ class _PythonWriter:
             after[insn.dst] = value
         return after
 
-    def _moved(self, slot: int, insn: Insn, before: Known) -> int | Place | None:
+    def _moved(self, slot: int, insn: Insn, before: Known) -> int | StackPlace | None:
         """What a register has after a move or an addition."""
         if insn.wide:
             return self._wide(slot, insn)
-        given: int | Place | None = insn.imm & MASK
+        given: int | StackPlace | None = insn.imm & MASK
         if insn.code & 8:
             given = before.get(insn.src) if not insn.off else None
         if ALU_NAMES[insn.code & 0xF0] == "mov":
             return given
         old = before.get(insn.dst)
-        if isinstance(old, Place) and isinstance(given, int):
+        if isinstance(old, StackPlace) and isinstance(given, int):
             at = _signed(old.at + given, 64)
-            return Place(at) if 0 <= at <= STACK else None
+            return StackPlace(at) if 0 <= at <= STACK else None
         return old + given & MASK if isinstance(old, int) and isinstance(given, int) else None
 
-    def place(self, value: int | Place | None, offset: int = 0) -> str:
+    def place(self, value: int | StackPlace | None, offset: int = 0) -> str:
         """The buffer and the offset, as arguments, of a known address; "" of any other."""
-        if isinstance(value, Place):
+        if isinstance(value, StackPlace):
             return f"stack, {value.at + offset}" if 0 <= value.at + offset <= STACK else ""
         if value is None:
             return ""

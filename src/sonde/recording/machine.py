@@ -19,7 +19,7 @@ from ..runtime.maps import Map, _Chunk
 from ..runtime.merge import State
 from ..spec import STATE, ErrorSite, MapSpec, ProgramSpec, ScriptSpec
 from ..types import round_up
-from .bytecode import DEPTH, FRAMES, HANDLES, MASK, Frames, Function, Place, Untranslatable, translate
+from .bytecode import DEPTH, FRAMES, HANDLES, MASK, Frames, Function, StackPlace, Untranslatable, translate
 from .evaluate import Refused
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
@@ -228,7 +228,7 @@ class Machine:
             what = "memory: it follows no pointers" if error.helper in _READS else "what only a kernel can do"
             raise Refused(span, what) from None
 
-    def _shorten(self, helper: int, known: Sequence[int | Place | None], place: Callable[..., str]) \
+    def _shorten(self, helper: int, known: Sequence[int | StackPlace | None], place: Callable[..., str]) \
             -> tuple[str, dict[str, Any]] | None:
         """What a program does in place of a call: it looks at the event itself, and at a map whose key lies at a known
         place."""

@@ -43,7 +43,7 @@ class Floor:
             return INTERRUPT
         if kind in _TRAPS:
             return self.trap * _TRAPS[kind]
-        return self.raw * (_HOOKS.get(program.how or kind, 1) if program.type != "raw_tracepoint" else 1)
+        return self.raw * (_HOOKS.get(program.method or kind, 1) if program.type != "raw_tracepoint" else 1)
 
 
 def _measure_overhead(point: Attach | None, kind: str, calls: int, usual: float) -> float:

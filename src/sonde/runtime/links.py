@@ -164,8 +164,8 @@ Attacher: TypeAlias = "Callable[[Attach, Fd, int, Links], None]"
 def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> int:
     """Attach ``program`` to all attach points of ``spec``; says how many. One that fails is handed to ``missing``,
     which may raise."""
-    if spec.how.startswith("raw:"):
-        point = Attach("rawtracepoint", spec.attach[0].name, event=spec.how[4:])
+    if spec.method.startswith("raw:"):
+        point = Attach("rawtracepoint", spec.attach[0].name, event=spec.method[4:])
         mark = spec.first_probe if spec.cookies else 0
         return len(spec.attach) * _try_attach(point, missing, _attach_raw_tracepoint, program, mark, links)
     done = 0
@@ -174,7 +174,7 @@ def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missin
             done += 1
         else:
             mark = attach_cookie(spec, index) if spec.cookies else 0
-            attacher = ATTACHERS["rawtracepoint" if spec.how == "raw" else spec.how or point.kind]
+            attacher = ATTACHERS["rawtracepoint" if spec.method == "raw" else spec.method or point.kind]
             done += _try_attach(point, missing, attacher, program, mark, links)
     return done
 
@@ -210,7 +210,7 @@ def multi_attach_type(spec: ProgramSpec) -> int:
     """
     if spec.parts:
         return BPF_TRACE_KPROBE_SESSION
-    kinds = {spec.how or a.kind for a in spec.attach}
+    kinds = {spec.method or a.kind for a in spec.attach}
     if kinds and kinds <= set(kinds_with("user")):
         pids = {a.pid for a in spec.attach}
         return BPF_TRACE_UPROBE_MULTI if pids == {0} or len(pids) == 1 and _kernel_version() >= (6, 10) else 0

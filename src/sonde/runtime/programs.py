@@ -89,9 +89,9 @@ def split_by_function(spec: ProgramSpec) -> list[ProgramSpec]:
         return [spec]
     found = []
     for index, point in enumerate(spec.attach):
-        expected = TRACING[spec.how or point.kind]
+        expected = TRACING[spec.method or point.kind]
         found.append(ProgramSpec(program_name([point]), spec.type, spec.code, [point], spec.relocations, spec.lines,
-                                 spec.how, expected, detail_of(point, KernelDetail).btf_id, probe_index(spec, index),
+                                 spec.method, expected, detail_of(point, KernelDetail).btf_id, probe_index(spec, index),
                                  spec.cookies, spec.sleepable, spec.functions))
     return found
 

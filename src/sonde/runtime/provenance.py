@@ -63,7 +63,7 @@ class Provenance(Record):
 
 def describe_run(command: str, session: Session, losses: Losses) -> Provenance:
     """The record of a run as it is now."""
-    return describe_local_run(command, session.span.started, session.span.nanoseconds / 1e9, losses.sentences)
+    return describe_local_run(command, session.period.started, session.period.nanoseconds / 1e9, losses.sentences)
 
 
 def describe_local_run(command: str, started: int, seconds: float, lost: Sequence[str]) -> Provenance:

@@ -40,10 +40,10 @@ from .delivery import Delivery
 from .loading import Loader
 from .losses import Losses
 from .maps import Map
+from .period import TracedPeriod
 from .programs import LoadedProgram
 from .ringbuf import Ring
 from .signals import Signals
-from .span import Span
 from .state import State
 from .waiting import Waiting
 
@@ -84,7 +84,7 @@ class Session:
         self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
         self.flight: FlightMemory | None = None  # of a script that is compiled for it
         self.waiting = Waiting()
-        self.span = Span()
+        self.period = TracedPeriod()
         self.status = 0  # of exit(), or of the child
         self._in_end = False
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
@@ -146,7 +146,7 @@ class Session:
         if not self.done:
             self._start_iterators()
         self._attachments.require_any()
-        self.span.begin()
+        self.period.begin()
         if self.done:  # begin called exit()
             return
         if self._budget is not None:
@@ -306,7 +306,7 @@ class Session:
             self.reason = "exit"
         else:
             self._set_done("exit")
-            self.span.end()
+            self.period.end()
 
     def run_test_program(self, program: LoadedProgram) -> tuple[list[Raw], bool]:
         """Run a program of kind test once: its records in order, and whether all went well: it returned 0, nothing
@@ -352,7 +352,7 @@ class Session:
             return
         self._stopped = True
         self.done = True
-        self.span.end()
+        self.period.end()
         if self.reason == "exit":
             yield from self._drain_rings()
         if not self._silence_programs():

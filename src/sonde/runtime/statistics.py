@@ -81,12 +81,12 @@ def stats_always_enabled() -> bool:
 def probe_costs(session: Session) -> list[ProbeCost]:
     """The cost of each of a session's programs since it attached, in the script's order."""
     lost = dict(session.losses().records)
-    seconds = session.span.nanoseconds / 1e9
+    seconds = session.period.nanoseconds / 1e9
     found = []
     for program in session.programs:
         info, points = program.program_info(), program.spec.attach
         missing = sum([lost.pop(point.name, 0) for point in points])
-        how = program.spec.how.replace(":", " ").replace("raw", "raw tracepoint", 1)
+        how = program.spec.method.replace(":", " ").replace("raw", "raw tracepoint", 1)
         found.append(ProbeCost(
             info.run_count, info.run_time_ns, info.recursion_misses, seconds,
             probe=points[0].name if points else program.spec.name, how=how, points=len(points), lost=missing))

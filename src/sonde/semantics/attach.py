@@ -12,7 +12,7 @@ from ..spec import Attach, Config, KernelDetail, StaticDetail, detail_of
 from ..types import Struct
 from .answers import is_ruled_out
 from .context import ProbeProgram
-from .finder import ProbeFinder, Written
+from .finder import ProbeFinder, WrittenPoint
 from .kernel_probes import choose_kinds
 from .nodes import Use, copy_tree, walk_nodes
 from .object_probes import check_mixed
@@ -54,9 +54,9 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
     return found
 
 
-def _note_written(clause: Clause, point: AttachPoint) -> Written:
+def _note_written(clause: Clause, point: AttachPoint) -> WrittenPoint:
     provider = find_provider(point.parts[0])
-    return Written(provider.name if provider else "kprobe", point.parts[-1], Use([clause.predicate, clause.body]),
+    return WrittenPoint(provider.name if provider else "kprobe", point.parts[-1], Use([clause.predicate, clause.body]),
                    len(clause.points))
 
 

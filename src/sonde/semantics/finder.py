@@ -15,7 +15,7 @@ from .options import Options
 from .world import World
 
 
-class Written(Record):
+class WrittenPoint(Record):
     """An attach point as written: its kind, its last part, what its clause mentions, and how many the clause has."""
 
     kind: str
@@ -40,7 +40,7 @@ class ProbeFinder:
         self.kind = ""      # of the attach point at hand
         self.points = 1     # attach points of the clause, as written
         self.unmatched: list[str] = []  # what may be meant by the clause's patterns that match nothing
-        self.written: list[Written] | None = None  # all the script's attach points; None: it asks what exists
+        self.written: list[WrittenPoint] | None = None  # all the script's attach points; None: it asks what exists
         self.untraceable: list[tuple[str, Span]] = []  # (function, where it is written), to be warned of
         self.stood_in: set[str] = set()  # functions of which it has been said that others are probed in their place
         self._tracepoints: list[tuple[str, str]] | None = None

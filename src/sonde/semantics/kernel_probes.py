@@ -20,7 +20,7 @@ from ..uapi import is_left_out
 from .bpf_probes import expand_bpf_function
 from .finder import (
     ProbeFinder,
-    Written,
+    WrittenPoint,
     describe_bad_offset,
     did_you_mean,
     is_pattern,
@@ -209,7 +209,7 @@ def _keeps_meaning(finder: ProbeFinder, item: Attach) -> bool:
             or len(here) > 1 and any(w.points > FEW or is_pattern(w.text) for w in here):
         return False
     return not any(_find_obstacle(finder, item.kind, kind.twin, w.text, w.use) or _sees_other_words(known, w.use)
-                   for w in here or [Written(item.kind, item.event, finder.use, 1)])
+                   for w in here or [WrittenPoint(item.kind, item.event, finder.use, 1)])
 
 
 def _sees_other_words(known: KernelFunction, use: Use) -> bool:

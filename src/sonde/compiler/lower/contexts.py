@@ -142,12 +142,12 @@ class SyscallContext(Context):
         return memory.locate_pointee(lo, pointer, Pointer(
             struct or Struct("pt_regs", arch_of(lo).pt_regs_size, lambda: ()), KERNEL))
 
-    def number(self, lo: Lower) -> Operand:
+    def call_number(self, lo: Lower) -> Operand:
         raise AssertionError
 
     def prologue(self, lo: Lower, leave: BasicBlock) -> None:
         calls = {lo.world.syscall_number(a.event.split("_", 2)[2]): n for a, n in zip(lo.attach, lo.numbers)}
-        number = self.number(lo)
+        number = self.call_number(lo)
         if len(calls) == 1:
             found = lo.b.block("ours")
             lo.b.branch("jeq", number, next(iter(calls)) or 0, found, leave)
@@ -203,12 +203,12 @@ def _thread_status(lo: Lower) -> Operand | None:
 class SyscallEnterContext(SyscallContext):
     """sys_enter(struct pt_regs *regs, long id)."""
 
-    def number(self, lo: Lower) -> Operand:
+    def call_number(self, lo: Lower) -> Operand:
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         if field.name == "__syscall_nr":
-            return self.number(lo)
+            return self.call_number(lo)
         index = (field.offset - 16) // 8
         register = self.registers(lo).at(arch_of(lo).syscall_arguments[index])
         value = memory.read_scalar(lo, register, Int(64, False))
@@ -218,14 +218,14 @@ class SyscallEnterContext(SyscallContext):
 class SyscallExitContext(SyscallContext):
     """sys_exit(struct pt_regs *regs, long ret)."""
 
-    def number(self, lo: Lower) -> Operand:
+    def call_number(self, lo: Lower) -> Operand:
         row = arch_of(lo)
         type = Int(8 * row.syscall_number_size, False)
         return memory.read_scalar(lo, self.registers(lo).at(row.syscall_number), type)
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         if field.name == "__syscall_nr":
-            return self.number(lo)
+            return self.call_number(lo)
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
 
 

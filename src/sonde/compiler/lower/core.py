@@ -29,9 +29,9 @@ Lowering = TypeVar("Lowering", bound=Callable[..., object])
 def at_its_place(lowering: Lowering) -> Lowering:
     """Failures on the way belong to the expression that is lowered, not to the whole statement."""
     def lower(lo: Lower, expr: Expr, *rest: object, **more: object) -> object:
-        outer, lo.place = lo.place, expr.span
+        outer, lo.expression_span = lo.expression_span, expr.span
         result = lowering(lo, expr, *rest, **more)
-        lo.place = outer
+        lo.expression_span = outer
         return result
     return cast(Lowering, lower)
 
@@ -49,7 +49,7 @@ class Lower:
         self.first_probe = numbers[0]
         self.numbers = numbers
         self.program = Program(name)
-        self.place: Span | None = None  # span of the expression that is being lowered, where b.span is the statement's
+        self.expression_span: Span | None = None  # being lowered; b.span is the statement's
         self.addressed = {id(n.operand.slot) for n in walk_nodes(probe.trees) if isinstance(n, Unary) and n.op == "&"
                           and isinstance(n.operand, Variable)}  # they have to be in memory
         self.callbacks: dict[object, str] = {}  # those that several places use: what they do → label
@@ -198,7 +198,7 @@ class Lower:
 
     def count_error(self, kind: str, helper: str = "", map: str = "") -> None:
         """Count one failure at the current place in the script."""
-        self.b.atomic_add(self.unit.error(kind, self.place or self.b.span, helper, map), 0, 1)
+        self.b.atomic_add(self.unit.error(kind, self.expression_span or self.b.span, helper, map), 0, 1)
 
     def on_failure(self, result: Operand, kind: str, helper: str, map: str = "", bits: int = 64) -> None:
         """Count it when ``result`` (a helper's, of so many bits) is negative; go on either way."""

@@ -104,9 +104,9 @@ def branch_on_found(lo: Lower, ref: MapRef, found: Lookup, have: BasicBlock, abs
     missing = lo.b.block("missing", cold=True)
     lo.b.branch("jeq", found.pointer, 0, missing, have)
     lo.b.start(missing)
-    outer, lo.place = lo.place, ref.span
+    outer, lo.expression_span = lo.expression_span, ref.span
     lo.count_error("no_key", "map_lookup_elem")
-    lo.place = outer
+    lo.expression_span = outer
     lo.b.jump(absent)
 
 

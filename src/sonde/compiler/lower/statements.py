@@ -46,7 +46,7 @@ from .variables import assign_variable, set_variable
 def lower_block(lo: Lower, body: list[Stmt]) -> None:
     """A run of statements; ``print(@m); clear(@m)`` becomes one request, taken in one step."""
     skip = False
-    outer, lo.place = lo.place, None
+    outer, lo.expression_span = lo.expression_span, None
     for i, stmt in enumerate(body):
         if skip:
             skip = False
@@ -63,7 +63,7 @@ def lower_block(lo: Lower, body: list[Stmt]) -> None:
                 _STATEMENTS[type(stmt)](lo, stmt)
         if lo.b.closed:
             break  # nothing after a jump is reached
-    lo.place = outer
+    lo.expression_span = outer
 
 
 def _on_whole_map(stmt: Stmt | None) -> tuple[str, WholeMap] | None:

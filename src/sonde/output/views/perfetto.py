@@ -47,7 +47,7 @@ PID_BITS = 22  # Linux gives no greater number to a process; Perfetto knows 32 b
 LONGEST = 120  # characters of a name that is a printf()'s text
 
 
-class Place(Record):
+class EventOrigin(Record):
     """Where an event belongs, as far as it says that; ``host``: in a fleet."""
 
     probe: str
@@ -112,12 +112,14 @@ class PerfettoView(Base):
         value = event.args[0] if site.kind == "print" else None
         members = value._asdict() if isinstance(value, RecordValue) else dict(zip(event_columns(site), event.args))
         shown = text if site.kind == "printf" else to_text(value)
-        place = Place(event.probe, ": ".join([getattr(event, name) for name in self.target.lead]),
-                      _as_int(members.get("pid")), _as_int(members.get("tid")), to_text(members.get("comm", "")))
-        name = clean_text(to_text(members.get("name", shown)).strip())[:LONGEST] or place.name(event.probe) or site.kind
-        self._event({"name": name, "cat": place.name(event.probe) or site.kind,
+        origin = EventOrigin(event.probe, ": ".join([getattr(event, name) for name in self.target.lead]),
+                             _as_int(members.get("pid")), _as_int(members.get("tid")),
+                             to_text(members.get("comm", "")))
+        category = origin.name(event.probe) or site.kind
+        self._event({"name": clean_text(to_text(members.get("name", shown)).strip())[:LONGEST] or category,
+                     "cat": category,
                      "args": {key: json_value(each) for key, each in members.items() if key not in _NAMED}},
-                    event.time, place, _as_int(members.get("dur")))
+                    event.time, origin, _as_int(members.get("dur")))
 
     def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
         found = {name: clean_text(text) for name, text, _ in cells}
@@ -127,19 +129,20 @@ class PerfettoView(Base):
         name = texts[-1] if texts and any(map(str.isalnum, texts[-1])) else tool
         self._event({"name": name[:LONGEST], "cat": tool,
                      "args": {name: _decimal(text) if number else clean_text(text) for name, text, number in cells}},
-                    time, Place(probe, found.get("HOST", "") if self.target.lead else "", _whole(found.get("PID")),
-                                _whole(found.get("TID")), found.get("COMM", "")), _duration(found))
+                    time, EventOrigin(probe, found.get("HOST", "") if self.target.lead else "",
+                                      _whole(found.get("PID")), _whole(found.get("TID")), found.get("COMM", "")),
+                    _duration(found))
 
-    def _event(self, found: JsonObject, time: int, place: Place, duration: int | None) -> None:
+    def _event(self, found: JsonObject, time: int, origin: EventOrigin, duration: int | None) -> None:
         """An instant, or with a duration (ns) a slice that ends then."""
-        track = self._event_track(place)
+        track = self._event_track(origin)
         found |= track
-        is_call = place.probe in self._entries or place.probe in self._returns
-        if place.tid is not None and duration is None and is_call:
-            self._call_event(found, time, place.probe, (track["pid"], track["tid"]))
+        is_call = origin.probe in self._entries or origin.probe in self._returns
+        if origin.tid is not None and duration is None and is_call:
+            self._call_event(found, time, origin.probe, (track["pid"], track["tid"]))
         elif duration is None or duration < 0:
             self._write_event(found | {"ph": "i", "s": "t", "ts": time})
-        elif place.tid is not None:
+        elif origin.tid is not None:
             self._write_event(found | {"ph": "X", "ts": time - duration, "dur": duration})
         else:
             self._slices += 1
@@ -167,20 +170,20 @@ class PerfettoView(Base):
             if ended == call:
                 return
 
-    def _event_track(self, place: Place) -> dict[str, int]:
+    def _event_track(self, origin: EventOrigin) -> dict[str, int]:
         """Process and thread of an event where these are known, else a track of the script for each probe. A fleet's
         hosts have processes of their own."""
-        first = self._hosts.setdefault(place.host, len(self._hosts)) << PID_BITS if place.host else 0
-        if place.pid is None and place.tid is None or first >> 32:
-            name = place.name(place.probe)
+        first = self._hosts.setdefault(origin.host, len(self._hosts)) << PID_BITS if origin.host else 0
+        if origin.pid is None and origin.tid is None or first >> 32:
+            name = origin.name(origin.probe)
             number = self._rows.setdefault(name, len(self._rows) + 1) if name else 0
             self._name_track("thread", 0, number, name)
             return {"pid": 0, "tid": number}
-        process = first + (place.pid if place.pid is not None else place.tid or 0)
-        thread = first + (place.tid if place.tid is not None else place.pid or 0)
-        if place.pid is not None:
-            self._name_track("process", process, process, place.name(place.comm))
-        self._name_track("thread", process, thread, place.name(place.comm))
+        process = first + (origin.pid if origin.pid is not None else origin.tid or 0)
+        thread = first + (origin.tid if origin.tid is not None else origin.pid or 0)
+        if origin.pid is not None:
+            self._name_track("process", process, process, origin.name(origin.comm))
+        self._name_track("thread", process, thread, origin.name(origin.comm))
         return {"pid": process, "tid": thread}
 
     def _name_track(self, what: str, pid: int, tid: int, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Span:
+class TracedPeriod:
     """From the moment at which all was attached to that at which detaching began."""
 
     def __init__(self) -> None:
