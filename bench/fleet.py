@@ -3,6 +3,7 @@
 
     bench/fleet.py [HOSTS [KEYS [BUCKETS]]]      500 hosts, 1,000 keys of a count each, windows of 1 s
     PERIOD=10 bench/fleet.py 10000               windows of 10 s
+    RECORD=FILE bench/fleet.py                   recorded
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from simulated import COUNT, Contents, SimulatedAgent  # noqa: E402
-from sonde.fleet.coordinator import Fleet, FleetRequest  # noqa: E402
+from sonde.fleet.coordinator import Fleet  # noqa: E402
+from sonde.fleet.recording import FleetRecorder, describe_fleet  # noqa: E402
+from sonde.fleet.request import FleetRequest  # noqa: E402
 from sonde.source import Source  # noqa: E402
 from sonde.types import Aggregate  # noqa: E402
 
 WINDOWS = int(os.environ.get("WINDOWS", "10"))
+RECORD = os.environ.get("RECORD", "")
 PERIOD = float(os.environ.get("PERIOD", "1"))  # s between two windows
 LOOK_EACH = 2e-5  # s between two looks at agents, for each: that these do not cost their square
 
@@ -112,7 +116,11 @@ def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> N
         os.makedirs(os.path.join(os.path.dirname(path), str(i)))
     asked = time.monotonic()
     first = 0.0
-    with Fleet(names, FleetRequest(Source("stdin", ""), window=PERIOD), parallel=64) as fleet:
+    request, log = FleetRequest(Source("stdin", ""), window=PERIOD), None
+    if RECORD:
+        log = FleetRecorder(os.open(RECORD, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+                            describe_fleet(names, request, False, False, "", {}))
+    with Fleet(names, request, parallel=64, log=log) as fleet:
         while not fleet.begun:
             fleet.poll(0.05)
         begun, cpu = time.monotonic(), time.process_time()

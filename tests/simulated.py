@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from sonde.fleet.connection import Connection, Way
-from sonde.fleet.coordinator import Fleet, FleetRequest
+from sonde.fleet.coordinator import Fleet
 from sonde.fleet.hosts import expand_hosts
 from sonde.fleet.protocol import TO_AGENT, Decoder, Frame, delta_columns, encode_frame
+from sonde.fleet.request import FleetRequest
 from sonde.fleet.results import HostEvent, MergedPrint
 from sonde.fleet.shapes import describe_script
 from sonde.merge.delta import Delta, Differ, KeyNumbers

@@ -203,7 +203,7 @@ def new_trace(source: Source, options: Options, process: Process | None, parsed:
     arguments = source, options, process, world, True, measured, show, memory, budget_of(parsed)
     if makes_recording(parsed):
         from .recording.recorder import RecordingTrace
-        path = _recording_path(parsed)
+        path = recording_path(parsed)
         trace: Trace = _record_trace(RecordingTrace(*arguments), path, parsed)
     else:
         trace = Trace(*arguments)
@@ -219,7 +219,7 @@ def ask_for_recording(parsed: Parsed) -> None:
     parsed.options["format"], parsed.command = "recording", ""
 
 
-def _recording_path(parsed: Parsed) -> str:
+def recording_path(parsed: Parsed) -> str:
     """Where the recording is to go; UsageError where there can be none."""
     alone = parsed.get("format") == "recording"
     if alone and parsed.has("record"):
@@ -245,7 +245,7 @@ def _record_trace(trace: RecordingTrace, path: str, parsed: Parsed) -> Recording
         from .compiling import live_world
         from .recording.events import plain_events
         events = plain_events(parsed.get("events"), live_world())
-    trace.record_to(_open_to_write(path), recording_facts(parsed, events), seconds)
+    trace.record_to(open_to_write(path), recording_facts(parsed, events), seconds)
     return trace
 
 
@@ -266,10 +266,11 @@ def open_output(parsed: Parsed) -> int:
         return 1
     if parsed.get("format") == "recording":  # what is printed has no place
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    return _open_to_write(parsed.get("output"))
+    return open_to_write(parsed.get("output"))
 
 
-def _open_to_write(path: str) -> int:
+def open_to_write(path: str) -> int:
+    """A descriptor of the file, made or emptied; UsageError if that is refused."""
     try:
         return open_guarded(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     except OSError as error:

@@ -13,7 +13,8 @@ import pytest
 from chaotic import BEHAVIOURS, ChaoticAgent, chosen_behaviour
 from simulated import Contents, SimulatedFleet, run_simulated, sum_contents
 from sonde.fleet import coordinator
-from sonde.fleet.coordinator import Fleet, FleetRequest
+from sonde.fleet.coordinator import Fleet
+from sonde.fleet.request import FleetRequest
 from sonde.source import Source
 
 WINDOWS, PERIOD = 6, 0.4

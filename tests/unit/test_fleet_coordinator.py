@@ -14,8 +14,9 @@ import pytest
 
 from simulated import COUNT, Contents, SimulatedAgent, SimulatedFleet, run_simulated, sum_contents
 from sonde.fleet import coordinator
-from sonde.fleet.coordinator import Fleet, FleetRequest
+from sonde.fleet.coordinator import Fleet
 from sonde.fleet.hosts import expand_hosts
+from sonde.fleet.request import FleetRequest
 from sonde.fleet.show import JsonPresenter, Presenter
 from sonde.source import Source
 from sonde.types import Aggregate

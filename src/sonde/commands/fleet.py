@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..numerals import parse_whole
-from ..watching import whole_number
+from ..watching import makes_recording, whole_number
 
 if TYPE_CHECKING:
     from ..fleet.connection import Way
-    from ..fleet.coordinator import Fleet, FleetRequest
+    from ..fleet.coordinator import Fleet
+    from ..fleet.log import Log
+    from ..fleet.request import FleetRequest
     from ..fleet.show import Presenter
     from ..options import Parsed
 
@@ -61,7 +63,8 @@ NOTES
 
   sonde top fleet and sonde serve fleet show the merged maps as they grow, the fleet's state on top and its hosts as a
   table; --redraw draws state and maps over themselves with each window. The hosts' policy files (sonde agent --help)
-  say what may run there. -p and -c have no place here.
+  say what may run there. --record FILE, or sonde record fleet ... -o FILE, keeps what the hosts send: sonde replay FILE
+  shows it again, in any form, and with --by host. -p and -c have no place here.
 """
 
 OWN = ("hosts", "seconds", "by", "outliers", "window", "parallel", "patience", "push", "ssh", "agent", "dask", "socket")
@@ -85,16 +88,18 @@ def main(parsed: Parsed) -> int:
     request = _make_request(parsed, own)
     if request is None:
         return 0
-    request.args = form not in ("text", "json")
+    recorded = makes_recording(parsed)
+    request.args = recorded or form not in ("text", "json")
     request.live = bool(parsed.command) or parsed.has("redraw")
-    if request.live or form != "text":
+    if request.live or recorded or form != "text":
         request.columns = parsed.columns
     hosts, way = _find_hosts(own)
     _raise_file_limit(3 * len(hosts) + 256)
     fleet = Fleet(hosts, request, way, _whole(own, "parallel", 64), _number(own, "patience", 10.0),
-                  "by" in own, "outliers" in own)
-    presenter = make_presenter(fleet, form, parsed.get("output"), open_output(parsed) if form != "parquet" else 1,
-                               _title_of(parsed), "by" in own, parsed.has("quiet"), parsed.has("redraw"))
+                  "by" in own, "outliers" in own, _make_log(parsed, own, hosts, request))
+    presenter = make_presenter(fleet, "text" if form == "recording" else form, parsed.get("output"),
+                               open_output(parsed) if form != "parquet" else 1, _title_of(parsed), "by" in own,
+                               parsed.has("quiet"), parsed.has("redraw"))
     if parsed.command:
         from ..fleet.watch import WatchedPresenter
         presenter = WatchedPresenter(presenter, _title_of(parsed), parsed.tool, "by" in own)
@@ -141,14 +146,12 @@ def _own_options(parsed: Parsed) -> dict[str, str]:
 
 
 def _check_view(parsed: Parsed, form: str) -> None:
-    """UsageError for a form that there is not, or that ``top``, ``serve`` and ``record`` cannot make of a fleet."""
+    """UsageError for a form that there is not, or that ``top`` and ``serve`` cannot make of a fleet."""
     from ..output.views import FORMATS
-    if parsed.command == "record" or form == "recording" or parsed.has("record"):
-        raise UsageError("a fleet is not recorded", ["-f parquet -o FILE keeps what was merged"])
     if parsed.command and form not in ("text", "json"):
         raise UsageError(f"sonde {parsed.command} shows a running script; -f {form} has no place there")
-    if form not in (*FORMATS, "parquet"):
-        raise UsageError(f'Invalid output format "{form}"', [f"-f takes {', '.join(FORMATS)} or parquet"])
+    if form not in (*FORMATS, "recording", "parquet"):
+        raise UsageError(f'Invalid output format "{form}"', [f"-f takes {', '.join(FORMATS)}, recording or parquet"])
     if form == "parquet" and not parsed.has("output"):
         raise UsageError("-f parquet needs -o FILE")
     if parsed.has("port") and parsed.command != "serve":
@@ -157,7 +160,7 @@ def _check_view(parsed: Parsed, form: str) -> None:
 
 def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
     """What the hosts are asked to run; None if only a tool's help was wanted."""
-    from ..fleet.coordinator import FleetRequest
+    from ..fleet.request import FleetRequest
     from ..invocation import options_of, program_of
     from ..options import budget_of
     seconds = _number(own, "seconds", 0.0)
@@ -173,6 +176,17 @@ def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
     parsed.options["format"] = view
     return FleetRequest(source, options.params, options.named, _number(own, "window", 1.0), seconds, budget_of(parsed),
                    parsed.has("unsafe"))
+
+
+def _make_log(parsed: Parsed, own: dict[str, str], hosts: list[str], request: FleetRequest) -> Log | None:
+    """What keeps the run, if it is to be recorded."""
+    from ..invocation import open_to_write, recording_facts, recording_path
+    if not makes_recording(parsed):
+        return None
+    from ..fleet.recording import FleetRecorder, describe_fleet
+    path = recording_path(parsed)
+    head = describe_fleet(hosts, request, "by" in own, "outliers" in own, _title_of(parsed), recording_facts(parsed))
+    return FleetRecorder(open_to_write(path), head)
 
 
 def _find_hosts(own: dict[str, str]) -> tuple[list[str], Way]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from ..fleet.recording import FleetRecording
     from ..memory import Memory
     from ..options import Parsed
     from ..plain import Json
@@ -25,10 +26,13 @@ USAGE
 
   Prints the same bytes as the run did, in any format of -f: the run itself may have been recorded in another one. It
   needs no rights and asks the kernel nothing. With FILE or -e a script is evaluated over events that sonde record
-  --events has kept, with the answers that it would have had beside the recording.
+  --events has kept, with the answers that it would have had beside the recording. Of the recording of a fleet the hosts
+  can be kept apart, whether or not the run did.
 
 OPTIONS
   --parquet FILE    write events and maps as sonde export --parquet does
+  --by host         of a fleet: keep hosts apart
+  --outliers        of a fleet: rank the hosts by how far their distribution is from the rest
 
 COLUMNS
   those of the script or tool
@@ -51,6 +55,7 @@ NOTES
   is in the recording. Times of day are those of the recorded machine's zone.
 """
 
+_OF_FLEETS = {"by", "outliers"}
 _ALLOWED = {"format", "heatmap", "output", "B", "quiet", "no-warnings", "memory", "no-redraw", "verbose", "e"}
 
 
@@ -62,6 +67,12 @@ def main(parsed: Parsed) -> int:
     refuse_options(parsed, _ALLOWED)
     if parsed.get("format") == "recording":
         raise UsageError("it is a recording already")
+    from ..fleet.recording import is_of_fleet
+    if parsed.words[1:] and is_of_fleet(parsed.words[1]):
+        return _replay_fleet(parsed)
+    for name in _OF_FLEETS & parsed.named.keys():
+        raise UsageError(f"--{name} is of a fleet's recording, and {parsed.words[1]} is none" if parsed.words[1:] else
+                         "sonde replay takes a recording", ["sonde replay --help explains"])
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     trace = open_trace(parsed, parsed.words[1:], memory, "replay")
     recording = trace.recording
@@ -74,6 +85,33 @@ def main(parsed: Parsed) -> int:
             return _export(trace, parsed)
         status = running.run(trace, parsed)
     return _report_gaps(recording, status)
+
+
+def _replay_fleet(parsed: Parsed) -> int:
+    """What a fleet's run showed, or any other form of it; the exit status."""
+    from ..fleet.following import FleetRun
+    from ..fleet.forms import make_presenter
+    from ..fleet.recording import open_fleet
+    from ..invocation import open_output
+    from ..recording.replay import Sound
+    path, parquet = parsed.words[1], parsed.named.get("parquet", "")
+    if parsed.words[2:] or parsed.has("e") or parsed.rest:
+        raise UsageError(f"{path} was recorded of a fleet, which has no events that could be asked")
+    if parsed.named.get("by", "host") != "host":
+        raise UsageError(f"--by host, not --by {parsed.named['by']}")
+    with Sound(path), open_fleet(path, "by" in parsed.named, "outliers" in parsed.named) as fleet:
+        facts, by_host = fleet.recording.facts, fleet.results.by_host
+        set_zone(facts.zone)
+        form = "parquet" if parquet else parsed.get("format", "text")
+        presenter = make_presenter(fleet, form, parquet or parsed.get("output"), open_output(parsed), facts.title,
+                                   by_host, parsed.has("quiet"))
+        try:
+            with FleetRun(fleet, presenter, parsed.has("quiet")) as run:
+                if run.await_beginning():
+                    run.follow_to_end()
+                return _report_end(fleet.recording, run.finish_run())
+        finally:
+            presenter.close()
 
 
 def open_trace(parsed: Parsed, words: list[str], memory: Memory, command: str) -> ReplayTrace:
@@ -145,13 +183,19 @@ def _export(trace: ReplayTrace, parsed: Parsed) -> int:
     return _report_gaps(trace.recording, status)
 
 
+def _report_end(recording: Recording | FleetRecording, status: int, also: str = "") -> int:
+    """Say if the file has no end; the exit status."""
+    from ..invocation import print_to_stderr
+    if recording.truncated:
+        print_to_stderr(f"ERROR: {recording.name} ends before the run did: what came later is missing{also}")
+        return 1
+    return status
+
+
 def _report_gaps(recording: Recording, status: int) -> int:
     """Say what the recording does not have; the exit status."""
     from ..invocation import print_to_stderr
-    if recording.truncated:
-        print_to_stderr(f"ERROR: {recording.name} ends before the run did: what came later is missing, and so are the "
-                        "final maps")
-        return 1
+    status = _report_end(recording, status, ", and so are the final maps")
     left_out = recording.end.left_out if recording.end is not None else 0
     if left_out:
         print_to_stderr("WARNING: the recording had no room for some names, or output of commands")

@@ -14,22 +14,20 @@ waited for; what it has told in complete windows counts.
 
 from __future__ import annotations
 
-import os
 import selectors
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from time import monotonic, sleep, time_ns
-from typing import Self
 
 from ..errors import SondeError
-from ..record import Record
-from ..source import Source
 from .connection import Way
-from .hosts import short_names
-from .member import COMPILING, CONNECTING, ENDED, MISSING, READY, TRACING, Member, Told
-from .protocol import Frame, encode_frame
-from .results import HostEvent, MergedPrint, Results
+from .log import BEGUN, DATA, POLLED, STOPPED, Log
+from .member import COMPILING, CONNECTING, READY, TRACING, Member
+from .protocol import Frame
+from .request import FleetRequest
+from .results import HostEvent, MergedPrint
 from .shapes import ShapeReader
+from .state import FleetState
 
 COLLECTING = 2.0   # s from the wish to end until what has not come is given up
 LEAVING = 1.0      # s that all agents have to end by themselves
@@ -42,39 +40,12 @@ _TELL_EACH = 5e-5  # s to tell a host when to begin
 _FEW, _EACH = 50, 1e-5  # hosts from which on they are looked at together, and s of patience for each
 
 
-class FleetRequest(Record):
-    """What every host is asked to run. ``seconds`` 0: until it is stopped; ``args``: events with their arguments;
-    ``columns``: of a tool's table, whose lines are to come as rows; ``live``: somebody looks on, so plain values come
-    with each window."""
-
-    source: Source
-    params: list[str] = []
-    named: dict[str, str] = {}
-    window: float = 1.0
-    seconds: float = 0.0
-    budget: float = 0.0
-    unsafe: bool = False
-    args: bool = False
-    columns: list[str] = []
-    live: bool = False
-
-    def encode_frame(self) -> bytes:
-        """The frame that asks a host for it, as a run of its own."""
-        text = self.source.text.encode("utf-8", "surrogateescape")
-        return encode_frame("run", [text], run=os.urandom(8).hex(), name=self.source.name, tool=False,
-                            params=self.params, named=self.named, window=self.window, seconds=self.seconds,
-                            budget=self.budget, unsafe=self.unsafe, args=self.args, table=self.columns, live=self.live)
-
-
-class Fleet:
+class Fleet(FleetState):
     """``parallel``: so many connections are made at once; ``patience``: seconds that a connection may take."""
 
     def __init__(self, hosts: Sequence[str], request: FleetRequest, way: Way | None = None, parallel: int = 64,
-                 patience: float = 10.0, by_host: bool = False, outliers: bool = False) -> None:
-        self.request = request
-        self.results = Results(by_host, outliers, request.columns, len(hosts))
-        names = short_names(hosts)
-        self.members = [Member(names[host], host, self._take_told) for host in hosts]
+                 patience: float = 10.0, by_host: bool = False, outliers: bool = False, log: Log | None = None) -> None:
+        super().__init__(hosts, request, by_host, outliers, log or Log())
         self._way = way or Way()
         self._parallel = parallel
         self._patience = patience
@@ -87,18 +58,9 @@ class Fleet:
         self._between = max(self._way.clock_pause, len(hosts) / 500)  # s between two looks at a host's clock
         self._asking = request.encode_frame()
         self._shapes = ShapeReader(request.source)
-        self.started_at = 0      # Unix nanoseconds of the common beginning
         self._deadline = 0.0     # of the end, once it was asked for
-        self.reason = ""         # why it ended: stop, or what the first host to end said
-        self.done = False        # nothing more can come
-        self._end_asked = False
+        self._wishes = 0         # how often that was
         self._closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     # the loop
 
@@ -108,28 +70,27 @@ class Fleet:
         self._wait(0)
         while True:
             self._advance()
-            printed = list(self.results.take_printed(self.members, time_ns(), self.done))
+            printed = self._take_printed(time_ns())
             left = deadline - monotonic()
             if printed or self.done or left <= 0:
+                self.log.note(POLLED, self.now, self.done)
                 return printed
             if self._wait(min(left, _LOOK)) and self.started_at and self._pause:
                 sleep(self._pause)  # looking at all hosts for each that says something would cost their square
                 self._wait(0)
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is something for :meth:`poll`; for event loops, which have to look
-        each quarter of a second beside that."""
         return self._selector.fileno()
 
     def ask_end(self) -> None:
-        """Have :meth:`poll` stop everything, from a signal's handler or another thread."""
-        self._end_asked = True
+        self._wishes += 1
 
     def stop(self) -> None:
         """Have all hosts end and send what they have; after COLLECTING seconds it is over."""
         if self._deadline:
             return
-        self._deadline = monotonic() + COLLECTING
+        self.end_asked, self._deadline = True, monotonic() + COLLECTING
+        self.log.note(STOPPED, time_ns())
         self._pending.clear()
         for member in self.members:
             if member.state == TRACING:
@@ -138,10 +99,10 @@ class Fleet:
                 self._drop(member, "not begun when the end was asked for")
 
     def close(self) -> None:
-        """Hang up everywhere; harmless twice."""
         if self._closed:
             return
         self._closed = True
+        self.log.close(self.done)
         for member in self.members:
             self._drop(member, "the end")
         until = monotonic() + LEAVING
@@ -171,7 +132,9 @@ class Fleet:
         if not data:
             self._hang_up(member)
             return
-        for frame in member.receive(data, self._shapes):
+        now = time_ns()
+        self.log.note(DATA, now, member.number, data)
+        for frame in member.receive(data, self._shapes, now):
             self._handle_frame(member, frame)
         if not member.is_live:
             self._hang_up(member)
@@ -190,16 +153,17 @@ class Fleet:
         self._connecting.pop(member, None)
 
     def _drop(self, member: Member, reason: str) -> None:
-        """A host that is not waited for any longer."""
-        member.leave(reason)
+        super()._drop(member, reason)
         self._hang_up(member)
 
     # what happens when
 
     def _advance(self) -> None:
         """Connect, begin, give up, end: whatever it is time for."""
-        if self._end_asked:
+        if self._wishes:
             self.stop()
+        if self._wishes > 1:  # who asks again does not want to wait
+            self._deadline = min(self._deadline, monotonic())
         while self._pending and len(self._connecting) < self._parallel:
             self._connect(self._pending.popleft())
         now = monotonic()
@@ -247,17 +211,6 @@ class Fleet:
         elif frame.kind in ("ready", "started"):
             self._connecting.pop(member, None)
 
-    def _adopt_shapes(self) -> None:
-        """Leave out the hosts whose maps cannot be merged with those that most hosts have."""
-        specs = {member: member.spec for member in self.members if member.state == READY and member.spec is not None}
-        shapes = {spec: str([(m.name, m.value) for m in spec.maps]) for spec in set(specs.values())}
-        common = Counter([shapes[spec] for spec in specs.values()])
-        for member in sorted(specs, key=lambda member: -common[shapes[specs[member]]]):
-            try:
-                self.results.adopt_shape(member)
-            except SondeError as error:
-                self._drop(member, error.message)
-
     def _begin(self) -> None:
         """All that can be ready are: have them begin at one moment, each told by its own clock."""
         self._adopt_shapes()
@@ -267,81 +220,7 @@ class Fleet:
         slowest = max([member.clock.error for member in ready if member.clock.error < 1 << 61], default=0)
         ahead = AHEAD + len(ready) * _TELL_EACH
         self.started_at = time_ns() + int(ahead * 1e9) + 2 * slowest
+        self.log.note(BEGUN, self.started_at)
         self._connecting = {member: monotonic() + READYING for member in ready}
         for member in ready:
             member.send("start", at=max(self.started_at + member.clock.offset, 0))
-
-    def _take_told(self, member: Member, told: list[Told]) -> None:
-        self.results.add_told(member, told)
-
-    # what there is to say
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the end was asked for, or has come."""
-        return bool(self._deadline) or self.done
-
-    @property
-    def begun(self) -> bool:
-        """Whether all hosts that can have begun to trace."""
-        return bool(self.started_at) and not any(member.state == READY for member in self.members)
-
-    @property
-    def complete(self) -> list[Member]:
-        """The hosts whose run is whole, or still goes on."""
-        return [member for member in self.members if member.state in (ENDED, TRACING)]
-
-    @property
-    def missing(self) -> list[Member]:
-        """The hosts that could not be reached, refused, or did not come to the end."""
-        return [member for member in self.members if member.state == MISSING]
-
-    @property
-    def lost(self) -> int:
-        """Events that were lost on all hosts."""
-        return sum([member.lost for member in self.members])
-
-    @property
-    def seconds(self) -> float:
-        """For how long was traced, up to now."""
-        ended = max([member.seconds for member in self.members], default=0.0)
-        return ended or max(0, time_ns() - self.started_at) / 1e9 if self.started_at else 0.0
-
-    @property
-    def clock_error(self) -> int:
-        """Nanoseconds by which times of two hosts' events may be wrong: half of the longest of the shortest pings."""
-        return max([member.clock.error for member in self.members if member.clock.error < 1 << 61], default=0)
-
-    @property
-    def status(self) -> int:
-        """What exit() was called with on the first host that did."""
-        return next((member.status for member in self.members if member.ending == "exit"), 0)
-
-    def describe_state(self, most: int = 8) -> str:
-        """Who is in the result, for how long, and what is missing, in a line."""
-        parts = [f"{len(self.complete)} of {len(self.members)} host{'s' * (len(self.members) != 1)}"]
-        if missing := self.describe_missing(most):
-            parts.append(f"missing: {missing}")
-        if not self.started_at:
-            return "; ".join(parts)
-        parts.append(f"window {self.seconds:.1f} s")
-        if len(self.members) > 1:
-            parts.append(f"clocks within {self.clock_error / 1e6:.1f} ms")
-        parts.append(f"lost {self.lost} event{'s' * (self.lost != 1)}")
-        return "; ".join(parts)
-
-    def describe_missing(self, most: int) -> str:
-        """The names and reasons of so many missing hosts, and how many more there are."""
-        missing = self.missing
-        named = ", ".join([f"{member.name} ({member.reason})" for member in missing[:most]])
-        more = f" and {len(missing) - most} more" if len(missing) > most else ""
-        return named + more
-
-    def describe_losses(self) -> Iterator[str]:
-        """A line for each thing that a host lost or has to say, and what came too late to be merged."""
-        for member in self.members:
-            yield from [f"{member.name}: {line}" for line in member.losses]
-        for name, count in self.results.late.items():
-            yield f"{name}: {count} print{'s' * (count != 1)} of maps came too late to be merged"
-        if self.results.unordered:
-            yield f"{self.results.unordered} line{'s' * (self.results.unordered != 1)} came late, out of order"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..output.text import terminal_safe
-from .coordinator import Fleet
 from .member import ENDED, TRACING, Member
 from .show import MOST_SAID, Presenter
+from .state import FleetState
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,12 +22,13 @@ _LOOK = 0.25  # s: between two looks at what another thread wants
 class FleetRun:
     """A fleet and what shows it."""
 
-    def __init__(self, fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
+    def __init__(self, fleet: FleetState, presenter: Presenter, quiet: bool) -> None:
         self.fleet = fleet
         self.presenter = presenter
         self._quiet = quiet
         self._before: dict[signal.Signals, SignalHandler] = {}
         self._missing: set[Member] = set()  # that were said to be
+        self._unrecorded = False  # it was said that the recording has come to an early end
         self.interrupted = False  # by a signal
 
     def __enter__(self) -> FleetRun:
@@ -63,20 +63,22 @@ class FleetRun:
     def follow_to_end(self) -> None:
         """Show what comes, and the maps as they stand with each window."""
         fleet, presenter = self.fleet, self.presenter
-        due = monotonic()
+        sampled = 0
         while not fleet.done:
             for item in fleet.poll(min(_LOOK, fleet.request.window)):
                 presenter.show(item)
             self._say_missing()
-            if monotonic() >= due:
+            self._say_unrecorded()
+            if abs(fleet.now - sampled) >= fleet.request.window * 1e9:
                 presenter.sample()
-                due = monotonic() + fleet.request.window
+                sampled = fleet.now
             presenter.out.flush()
 
     def finish_run(self) -> int:
         """Show what is left; the exit status."""
         self.presenter.finish()
-        if not self.fleet.complete:
+        self._say_unrecorded()
+        if not self.fleet.complete or self.fleet.log.problem:
             return 1
         return MISSING_STATUS if self.fleet.missing else self.fleet.status
 
@@ -86,6 +88,11 @@ class FleetRun:
         self._missing.update(found)
         if found and not self.fleet.is_ending:
             self.presenter.say_missing(found)
+
+    def _say_unrecorded(self) -> None:
+        if self.fleet.log.problem and not self._unrecorded:
+            self._unrecorded = True
+            self.presenter.out.write_note(f"WARNING: the recording ends here: {self.fleet.log.problem}")
 
     def _say_hints(self) -> None:
         for member in self.fleet.missing[:1]:

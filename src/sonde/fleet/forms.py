@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from ..output.views import view_class
-from .coordinator import Fleet
 from .live import LivePresenter
 from .show import JsonPresenter, ParquetPresenter, Presenter, ViewPresenter
+from .state import FleetState
 
 
-def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: str, by_host: bool,
+def make_presenter(fleet: FleetState, form: str, path: str, descriptor: int, title: str, by_host: bool,
                    quiet: bool, redraw: bool = False) -> Presenter:
     """What shows a fleet in a form of -f; UsageError if there is none. ``redraw``: on a terminal, while it goes on."""
     if form == "parquet":

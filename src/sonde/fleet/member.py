@@ -12,6 +12,7 @@ from ..merge.table import KeyTexts, SourceKeys
 from ..record import Record
 from ..spec import ScriptSpec
 from .connection import Connection, Reach
+from .log import LEFT, Log
 from .protocol import FROM_AGENT, Column, Decoder, Frame, ProtocolError, encode_frame, read_delta
 from .shapes import ShapeReader
 
@@ -56,7 +57,9 @@ class Member:
     """A host. ``tell`` gets what counts, in order and each once; what it gets at once counts as a whole or not at all.
     """
 
-    def __init__(self, name: str, address: str, tell: Callable[[Member, list[Told]], object]) -> None:
+    def __init__(self, number: int, name: str, address: str, tell: Callable[[Member, list[Told]], object], log: Log
+                 ) -> None:
+        self.number = number
         self.name = name
         self.address = address
         self.state = CONNECTING
@@ -76,6 +79,7 @@ class Member:
         self.ending = ""        # why its run has ended
         self.seconds = 0.0
         self._tell = tell
+        self._log = log
         self._decoder = Decoder(FROM_AGENT)
         self._sequence: InOrder[Frame] = InOrder()
         self._keys: dict[str, SourceKeys] = {}
@@ -124,8 +128,9 @@ class Member:
 
     # receiving
 
-    def receive(self, data: bytes, shapes: ShapeReader) -> Iterator[Frame]:
-        """Take in bytes; gives the frames that are the coordinator's matter. What makes no sense is the end."""
+    def receive(self, data: bytes, shapes: ShapeReader, now: int) -> Iterator[Frame]:
+        """Take in bytes that came ``now``; gives the frames that are the coordinator's matter. What makes no sense is
+        the end."""
         try:
             for frame in self._decoder.feed_bytes(data):
                 if frame.kind != "pong":  # which says nothing about the trace
@@ -133,15 +138,15 @@ class Member:
                 if "sequence" in frame.fields:
                     for each in self._sequence.accept_part(frame["sequence"], frame):
                         self._take_part(each)
-                elif self._handle_frame(frame, shapes):
+                elif self._handle_frame(frame, shapes, now):
                     yield frame
         except SondeError as error:
             self.leave(error.message, error.hints)
 
-    def _handle_frame(self, frame: Frame, shapes: ShapeReader) -> bool:
+    def _handle_frame(self, frame: Frame, shapes: ShapeReader, now: int) -> bool:
         """Take in a frame that has no number; whether the coordinator has to know."""
         if frame.kind == "pong":
-            self.clock.add_answer(frame["sent"], frame["wall"], time_ns())
+            self.clock.add_answer(frame["sent"], frame["wall"], now)
             return False
         if frame.kind == "refused":
             self.leave(frame["message"], frame["hints"])
@@ -165,7 +170,7 @@ class Member:
         elif frame.kind == "window":
             self._take_window(frame)
         else:
-            self.state, self.status, self.ending = ENDED, frame["status"], frame["reason"]
+            self.state, self.status, self.ending = ENDED, frame["status"], clean_line(frame["reason"])
             self.seconds = float(frame["seconds"])
 
     def _take_events(self, frame: Frame) -> None:
@@ -201,6 +206,7 @@ class Member:
     def leave(self, reason: str, hints: list[str] | None = None) -> None:
         """It is missing from now on; what it has told in complete windows stays."""
         if self.is_live:
+            self._log.note(LEFT, 0, self.number, pack_reason(reason, hints or []))
             told = f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else ""
             self.reason = clean_line(reason) + told
             self.state, self.hints, self._open = MISSING, hints or [], []
@@ -223,6 +229,12 @@ class Member:
             self._former.await_exit(seconds)
             self._former.release()
             self._former = None
+
+
+def pack_reason(reason: str, hints: Sequence[str]) -> bytes:
+    """As a log has it."""
+    from json import dumps
+    return dumps([reason, *hints]).encode()
 
 
 def clean_line(text: str) -> str:

@@ -87,7 +87,7 @@ class Results:
         self._hosts = hosts
         self._columns = frozenset(name for column in columns for name in column.split(":"))
         self.spec: ScriptSpec | None = None  # of the first host that was ready; the others' have to fit
-        self._by_host = by_host
+        self.by_host = by_host
         self._first = ""
         self._tables: dict[str, Table] = {}
         self._apart: dict[str, Table] = {}
@@ -115,7 +115,7 @@ class Results:
         if self.spec is None:
             self.spec, self._first = spec, member.name
             for named in spec.maps:
-                self._tables[named.name] = Table(_aggregate_of(named), self._by_host)
+                self._tables[named.name] = Table(_aggregate_of(named), self.by_host)
                 self._texts[named.name] = KeyTexts(self._hosts)
                 if self._keeps_apart and _aggregate_of(named) is not None:
                     self._apart[named.name] = Table(_aggregate_of(named), True)
@@ -193,7 +193,7 @@ class Results:
             self.late[member.name] = self.late.get(member.name, 0) + 1
             return
         if turn is None:
-            table = Table(_aggregate_of(self.spec.find_map(name)), self._by_host)
+            table = Table(_aggregate_of(self.spec.find_map(name)), self.by_host)
             turn = self._turns[place, number] = _Turn(table, name, place, number)
         values = turn.table.check_deltas(member.name, known, deltas)
         if wall < turn.first:
@@ -259,8 +259,10 @@ class Results:
                 return
             heappop(self._heap)
             self._waiting_bytes -= size
+            if not isinstance(item, HostEvent) and item.said:
+                continue
             if isinstance(item, _Turn):
-                yield from [] if item.said else [self._finish_turn(item, members)]
+                yield self._finish_turn(item, members)
                 continue
             self.unordered += time < self._last
             self._last = max(self._last, time)
@@ -274,11 +276,11 @@ class Results:
             member.name in item.events or item.probe == "begin" and member.windows for member in tracing)
 
     def _finish_heading(self, heading: _Heading, members: Sequence[Member]) -> list[HostEvent]:
-        """The line of all hosts, or each host's own; nothing if it has been said."""
-        events = [] if heading.said else list(heading.events.values())
+        """The line of all hosts, or each host's own."""
+        events = list(heading.events.values())
         heading.said = True
         present = {member.name for member in members if member.state in (TRACING, ENDED)}
-        if events and present <= heading.events.keys():
+        if present <= heading.events.keys():
             events[0].host = ""
             return events[:1]
         return events

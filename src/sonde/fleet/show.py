@@ -18,8 +18,8 @@ from .results import HostEvent, MergedPrint, merged_spec
 if TYPE_CHECKING:
     from ..exporters.parquet import ParquetExporter
     from ..output.views.view import View
-    from .coordinator import Fleet
     from .member import Member
+    from .state import FleetState
 
 HOST = "HOST"        # the column of a tool's rows
 ABOUT = ("host", "probe")  # an event's columns in tables, besides what it printed
@@ -32,14 +32,14 @@ class Presenter:
 
     needs_args = False
 
-    def __init__(self, fleet: Fleet, descriptor: int, quiet: bool = False) -> None:
+    def __init__(self, fleet: FleetState, descriptor: int, quiet: bool = False) -> None:
         self.fleet = fleet
         self.quiet = quiet
         self.out = self._make_output(descriptor)
         self._is_file = descriptor not in (1, 2)
         self._width = 0  # of the longest name of a host that is there
         self._open: dict[str, bytes] = {}  # by host: a line that has not ended
-        self._context = WallClock()
+        self._context = WallClock(fleet)
         self._shown: dict[str, MapSpec] = {}  # maps that go elsewhere, as they are when merged
 
     def _make_output(self, descriptor: int) -> Output:
@@ -236,7 +236,7 @@ class ViewPresenter(Presenter):
 
     needs_args = True
 
-    def __init__(self, fleet: Fleet, form: str, descriptor: int, path: str, title: str, by_host: bool,
+    def __init__(self, fleet: FleetState, form: str, descriptor: int, path: str, title: str, by_host: bool,
                  quiet: bool = False) -> None:
         super().__init__(fleet, 1 if path else 2, quiet)
         self._form, self._path, self._title, self._by_host = form, path, title, by_host
@@ -281,16 +281,14 @@ class ViewPresenter(Presenter):
             self._view.add_event(event, site, self._make_safe(self.take_lines(event)))
 
     def sample(self) -> None:
-        from time import time_ns
         for name, named in self._shown.items() if self._fed is not None else ():
             if self._view.wants_samples(named):
-                self._view.add_map(named, self.fleet.results.pairs_of(name), time_ns(), "")
+                self._view.add_map(named, self.fleet.results.pairs_of(name), self.fleet.now, "")
 
     def finish(self) -> None:
-        from time import time_ns
         if self._fed is not None:
-            for named in [named for named in self._final_maps() if named.name in self._shown]:
-                self._view.add_map(self._shown[named.name], self.fleet.results.pairs_of(named.name), time_ns(), "final")
+            for name in [named.name for named in self._final_maps() if named.name in self._shown]:
+                self._view.add_map(self._shown[name], self.fleet.results.pairs_of(name), self.fleet.now, "final")
             self._view.run = describe_fleet_run(self.fleet, self._title)
             self._view.finish()
         super().finish()
@@ -306,7 +304,7 @@ class ParquetPresenter(Presenter):
 
     needs_args = True
 
-    def __init__(self, fleet: Fleet, path: str, by_host: bool, quiet: bool = False) -> None:
+    def __init__(self, fleet: FleetState, path: str, by_host: bool, quiet: bool = False) -> None:
         super().__init__(fleet, 1, quiet)
         self._path, self._by_host = path, by_host
         self._opened: ParquetExporter | None = None  # once it has begun
@@ -335,11 +333,10 @@ class ParquetPresenter(Presenter):
             super().show_event(event)
 
     def finish(self) -> None:
-        from time import time_ns
         if self._opened is not None:
             for named in self._final_maps():
                 pairs = self.fleet.results.pairs_of(named.name)
-                self._exporter.export_map(self._merged.find_map(named.name), pairs, time_ns())
+                self._exporter.export_map(self._merged.find_map(named.name), pairs, self.fleet.now)
             self._exporter.finish()
         super().finish()
         for message in self._exporter.end_messages() if self._opened is not None else ():
@@ -349,15 +346,17 @@ class ParquetPresenter(Presenter):
 class WallClock(Clock):
     """For views: times are Unix nanoseconds already."""
 
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         return nanoseconds
 
     def boot_time(self) -> int:
-        from time import time_ns
-        return time_ns()
+        return self._fleet.now
 
 
-def describe_fleet_run(fleet: Fleet, command: str) -> Provenance:
+def describe_fleet_run(fleet: FleetState, command: str) -> Provenance:
     """Which run a file shows, with the state of the fleet and all losses."""
     kernels = dict.fromkeys(member.kernel for member in fleet.members if member.kernel)
     lost = [fleet.describe_state(100)] if fleet.missing or fleet.lost else []

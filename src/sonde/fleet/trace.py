@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
@@ -13,11 +14,13 @@ from ..runtime.losses import Losses
 from ..source import Source
 from ..tabular import Tabular
 from .connection import Way, pack_sonde
-from .coordinator import Fleet, FleetRequest
+from .coordinator import Fleet
 from .hosts import expand_hosts
 from .member import MISSING, Member
+from .request import FleetRequest
 from .results import HostEvent, MergedPrint, merged_spec
 from .show import ABOUT, describe_fleet_run
+from .state import FleetState
 
 if TYPE_CHECKING:
     import distributed
@@ -36,9 +39,8 @@ class FleetTrace:
     ``str()`` says both in a line.
     """
 
-    def __init__(self, fleet: Fleet, by_host: bool) -> None:
+    def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
-        self._by_host = by_host
         self._ready: deque[HostEvent | MergedPrint] = deque()
 
     def __enter__(self) -> Self:
@@ -125,7 +127,7 @@ class FleetTrace:
         """The script's maps by name, merged; plain values stand under their host."""
         spec = self._fleet.results.spec
         this: Any = self
-        merged = merged_spec(spec, self._by_host) if spec is not None else None
+        merged = merged_spec(spec, self._fleet.results.by_host) if spec is not None else None
         return {m.name: MapView(m.name, self._fleet.results.pairs_of, {}, m, this)
                 for m in (merged.maps if merged else [])}
 
@@ -229,7 +231,8 @@ def _as_event(item: HostEvent | MergedPrint) -> HostEvent:
 def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, params: Sequence[str] = (),
           window: float = 1.0, seconds: float = 0.0, budget: float = 0.0, unsafe: bool = False, by_host: bool = False,
           outliers: bool = False, push: bool = False, ssh: Sequence[str] = ("ssh",), agent: str = "sonde",
-          socket: str = "", every: bool = False, parallel: int = 64, patience: float = 10.0) -> FleetTrace:
+          socket: str = "", every: bool = False, parallel: int = 64, patience: float = 10.0, record: str = ""
+          ) -> FleetTrace:
     """Trace with ``source`` (a script's text) on ``hosts``; use the result as a context manager.
 
     Hosts are what -H of ``sonde fleet`` takes: names, ranges, files, ``local:NAME``; several in a list. Or a
@@ -237,7 +240,8 @@ def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, param
     listen on ``socket`` (/run/sonde/agent.socket). ``params`` are $1, $2 ...; each ``window`` seconds the hosts tell
     what changed in their maps; ``seconds`` is for how long to trace (0: until it is stopped). ``by_host`` keeps hosts
     apart in the maps. ``push`` sends Sonde to hosts that have none; ``ssh`` and ``agent`` are the commands here and
-    there. UsageError for hosts that make no sense, EnvironmentProblem on entering if not one host can begin.
+    there. ``record`` is a file that keeps the run for ``sonde replay``. UsageError for hosts that make no sense,
+    EnvironmentProblem on entering if not one host can begin.
     """
     request = FleetRequest(Source("stdin", source), list(params), {}, window, seconds, budget, unsafe, True)
     way: Way
@@ -248,4 +252,10 @@ def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, param
         from .dask import SOCKET_PATH, DaskWay
         way = DaskWay(hosts, socket or SOCKET_PATH, every)
         names = way.hosts
-    return FleetTrace(Fleet(names, request, way, parallel, patience, by_host, outliers), by_host)
+    log = None
+    if record:
+        from ..ownership import open_guarded
+        from .recording import FleetRecorder, describe_fleet
+        file = open_guarded(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        log = FleetRecorder(file, describe_fleet(names, request, by_host, outliers, "sonde.fleet", {}))
+    return FleetTrace(Fleet(names, request, way, parallel, patience, by_host, outliers, log))

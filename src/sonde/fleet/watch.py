@@ -11,11 +11,11 @@ from ..output.live.model import MOST_ROWS, LiveRow, LiveTable, Model, Snapshot, 
 from ..service import tell_manager
 from ..spec import ScriptSpec
 from ..terminal import require_screen, run_app_beside
-from .coordinator import Fleet
 from .following import FleetRun
 from .member import MISSING, TRACING, Member
 from .results import HostEvent, MergedPrint, merged_spec
 from .show import HOST, Presenter
+from .state import FleetState
 
 NAMED = 3           # hosts that the line on top names as missing; the table has them all
 _ENDS = {"exit": "the script called exit()", "seconds": "the time is over", "stop": "quit"}
@@ -108,7 +108,7 @@ def _nobody(snapshot: Snapshot) -> None:
     """Nobody looks on yet."""
 
 
-def host_table(fleet: Fleet) -> LiveTable:
+def host_table(fleet: FleetState) -> LiveTable:
     """A row for each host, those that are missing first, then those from which nothing has come for longest."""
     now = monotonic()
     members = sorted(fleet.members, key=lambda member: (member.state != MISSING, member.heard))

@@ -108,6 +108,8 @@ class Recording:
         self._blocks = read_blocks(file, name)
         memory = memory or Memory()
         tag, data = next(self._blocks, (b"", b""))
+        if tag == b"FLET":
+            raise Damaged(f"{name} was recorded of a fleet", hints=["sonde replay shows it, and asks it nothing"])
         if tag != b"HEAD":
             raise Damaged(f"{name} ends before its head", truncated=not tag)
         with Sound(name):
