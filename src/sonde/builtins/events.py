@@ -36,17 +36,17 @@ def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
                       node, prototype.hints)
     elif struct is None:
         context.error("no-args", f"The args of {context.program.attach.name} are not known", node,
-                      ["use arg0, arg1 ... with a cast"] if context.program.kind in ("uprobe", "kprobe") else [])
+                      ["use arg0, arg1 ... with a cast"] if KINDS[context.program.kind].registers else [])
     return struct
 
 
 def _type_of_retval(context: CheckContext, node: Reference) -> Type | None:
     detail = context.program.attach.detail
-    if isinstance(detail, KernelDetail) and context.program.kind == "fexit" and detail.result is None:
+    kind = KINDS[context.program.kind]
+    if isinstance(detail, KernelDetail) and kind.typed and detail.result is None:
         context.error("no-retval", f"{context.program.attach.event} returns nothing (void)", node)
         return None
-    typed = context.program.kind in ("uretprobe", "fexit")
-    return context.program.attach.result or UINT64 if typed else UINT64
+    return context.program.attach.result or UINT64 if kind.typed or kind.user else UINT64
 
 
 def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
@@ -67,12 +67,12 @@ def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
 
 def _type_of_ctx(context: CheckContext, node: Reference) -> Type | None:
     """Of an iterator the kernel's struct, of any other program nothing that has members."""
-    kind = context.program.attach
-    if kind.kind in ("begin", "end", "self", "tracepoint"):
-        context.error("builtin-probe", "Use args instead of ctx in tracepoint" if kind.kind == "tracepoint" else
-                      f"The ctx builtin can not be used with '{kind.kind}' probes", node)
+    attach = context.program.attach
+    if KINDS[attach.kind].own or attach.kind == "tracepoint":
+        context.error("builtin-probe", "Use args instead of ctx in tracepoint" if attach.kind == "tracepoint" else
+                      f"The ctx builtin can not be used with '{attach.kind}' probes", node)
         return None
-    struct = context.world.find_struct(f"bpf_iter__{kind.event}") if kind.kind == "iter" else None
+    struct = context.world.find_struct(f"bpf_iter__{attach.event}") if KINDS[attach.kind].iterates else None
     return Pointer(struct or VOID, CTX)
 
 

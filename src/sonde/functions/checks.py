@@ -185,8 +185,7 @@ def kernel_has(text: str, span: Span, world: World, options: Options, config: Co
     if provider is None:
         return None
     unheard = Diagnostics()
-    return bool(provider.expand(ProbeFinder(world, options, config, unheard), AttachPoint(span, text, parts),
-                                parts[1:]))
+    return bool(provider.expand_point(ProbeFinder(world, options, config, unheard), AttachPoint(span, text, parts)))
 
 
 def _has_field(type: Type | None, path: str) -> bool:

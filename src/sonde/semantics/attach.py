@@ -8,8 +8,7 @@ from ..errors import WARNING
 from ..kinds import KINDS, kind_names
 from ..language.ast import AttachPoint, Call, Clause, Reference
 from ..language.diagnostics import Diagnostics, nearest_names
-from ..spec import Attach, Config, KernelDetail, StaticDetail, detail_of
-from ..types import Struct
+from ..spec import Attach, Config
 from .answers import is_ruled_out
 from .context import ProbeProgram
 from .finder import ProbeFinder, WrittenPoint
@@ -17,10 +16,10 @@ from .kernel_probes import choose_kinds
 from .nodes import Use, copy_tree, walk_nodes
 from .object_probes import check_mixed
 from .options import Options
-from .providers import find_provider
+from .providers import BY_KIND, find_provider
 from .rows import Functions
 from .typed import CheckedProbe
-from .user_probes import resolve_user_arguments, resolve_user_results, user_places
+from .user_probes import resolve_user_results
 from .world import World
 
 TYPE_CHECKING = False
@@ -91,8 +90,7 @@ def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]
         close = nearest_names(point.parts[0], kind_names())
         return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
                             [f"did you mean {c}?" for c in close[:1]])
-    finder.kind = provider.name
-    return provider.expand(finder, point, list(point.parts[1:]))
+    return provider.expand_point(finder, point)
 
 
 def _probe_filter(options: Options, diagnostics: Diagnostics) -> Callable[[str], object]:
@@ -129,12 +127,12 @@ def _share_programs(clause: Clause, attach: list[Attach], world: World, function
     by_name = _takes_name(clause, functions)
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
+        provider = BY_KIND[item.kind]
         if use.uses_args:
-            item.args = args_struct(item, world)
-        key = (item.kind, _args_key(item, use) if use.uses_args else None, item.way,
+            item.args = provider.args(item, world)
+        key = (item.kind, provider.layout(item, use), item.way,
                repr(item.result) if "retval" in use.names else None,
-               (item.target, item.offset) if "uaddr" in use.names else None, _usdt_places(item, use),
-               item.name if by_name else None)
+               (item.target, item.offset) if "uaddr" in use.names else None, item.name if by_name else None)
         if key in groups:
             groups[key].attach.append(item)
         else:
@@ -151,45 +149,3 @@ def _takes_name(clause: Clause, functions: Functions) -> bool:
                for at, arg in enumerate(call.args)):
             return True
     return False
-
-
-def _usdt_places(item: Attach, use: Use) -> Hashable:
-    """Where a static probe has its arguments, if the clause uses any."""
-    if item.kind != "usdt" or not any(name.startswith("arg") for name in use.names):
-        return None
-    return " ".join([argument.text for argument in detail_of(item, StaticDetail).arguments])
-
-
-def args_struct(item: Attach, world: World) -> Struct | None:
-    """The type of ``args`` at an attach point."""
-    if item.kind == "uprobe":
-        resolve_user_arguments(item, world)
-        return item.args
-    if item.kind == "tracepoint":
-        format = world.tracepoint_format(item.target, item.event)
-        return format.args if format is not None else None
-    if KINDS[item.kind].typed:
-        typed_as = item.detail.typed_as if isinstance(item.detail, KernelDetail) else ""
-        known = world.kernel_function(typed_as or item.event, item.target)
-        return known.args if known is not None else None
-    return world.raw_tracepoint_args(item.event) if item.kind == "rawtracepoint" else None
-
-
-def _args_key(item: Attach, use: Use) -> Hashable:
-    """System calls and functions share a program when the fields in use lie alike; other events have one each."""
-    if item.kind == "uprobe":
-        return _user_key(item, use)
-    shared = item.target == "syscalls" or KINDS[item.kind].typed
-    if not shared or use.fields is None or item.args is None:
-        return (item.target, item.event)
-    direction = item.event.split("_")[1:2] if item.target == "syscalls" else []
-    fields = [(name, item.args.field(name)) for name in sorted(use.fields)]
-    return (*direction, *[(n, f and (f.offset, f.type, f.bit_offset, f.bit_size)) for n, f in fields])
-
-
-def _user_key(item: Attach, use: Use) -> Hashable:
-    """User functions share a program when the arguments in use are of one type and in one place."""
-    if use.fields is None or item.args is None:
-        return (item.target, item.offset)
-    return tuple([(n, f and f.type, repr(user_places(item).get(n)))
-                  for n, f in [(name, item.args.field(name)) for name in sorted(use.fields)]])

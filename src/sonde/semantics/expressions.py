@@ -35,11 +35,11 @@ from ..types import (
     Type,
 )
 from . import convert
-from .attach import args_struct
 from .builtins import type_of
 from .constants import macro_constant
 from .context import CheckContext, VarState, fold_constant
 from .nodes import is_args
+from .providers import BY_KIND
 from .typed import Literals
 from .user_probes import user_places
 
@@ -119,7 +119,7 @@ def _name_hints(context: CheckContext, name: str) -> list[str]:
     variables = {v for scope in context.scopes for v in scope}
     if name in variables:
         return [f"did you mean ${name}?"]
-    args = args_struct(context.program.attach, context.world)
+    args = BY_KIND[context.program.kind].args(context.program.attach, context.world)
     if args is not None and args.field(name) is not None:
         return [f"did you mean args.{name}?"]
     pool = [*context.builtins, *context.types.constants, *context.defines]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..arch import ARCHES
 from ..kinds import KINDS
@@ -32,41 +31,37 @@ from .nodes import Use
 from .similar import similar_probes
 from .stand_ins import stand_ins, suits
 
-if TYPE_CHECKING:
-    from .providers import Expand
-
 NEEDS = {"kprobes": "CONFIG_KPROBE_EVENTS",
          "fentry": "CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
 MANY = 50  # functions of a clause, which are better attached at once
 FEW = 10   # functions of a clause, whose detaching one by one takes no time worth speaking of
 
 
-def kernel_function_expander(kind: str) -> Expand:
-    """The ``expand`` of one of the four kinds."""
-    def expand_kernel_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        if KINDS[kind].typed and parts[:1] == ["bpf"]:
-            return expand_bpf_function(finder, point, kind, parts[1:])
-        if not 1 <= len(parts) <= 2 or not parts[-1]:
-            return _report_form(finder, point, kind, parts)
-        module, text = parts if len(parts) == 2 else ("", parts[0])
-        split = split_offset(text)
-        if split is None:
-            return finder.error("probe-form", describe_bad_offset(text), point)
-        if split[1] and kind != "kprobe":
-            hints = ["only kprobes can be set into the middle of a function"]
-            return finder.report_missing(point, hints) if KINDS[kind].typed else \
-                finder.error("probe-form", "Offset not allowed", point, hints)
-        way = _serving_kind(finder, kind)
-        if not way:
-            return _report_no_kind(finder, point, kind, parts)
-        why = _find_obstacle(finder, kind, way, text, finder.use)
-        if why:
-            return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
-                                f"no {_name_feature(finder, kind)}, and {way} cannot serve it: {why}", point)
-        if parse_number(text) is not None:
-            return _expand_address(finder, point, kind, way, text)
-        return _expand_functions(finder, point, kind, way, module, *split)
-    return expand_kernel_function
+def expand_kernel_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    """``KIND:[module:]function[+offset]``, of the four kinds."""
+    kind = finder.kind
+    if KINDS[kind].typed and parts[:1] == ["bpf"]:
+        return expand_bpf_function(finder, point, kind, parts[1:])
+    if not 1 <= len(parts) <= 2 or not parts[-1]:
+        return _report_form(finder, point, kind, parts)
+    module, text = parts if len(parts) == 2 else ("", parts[0])
+    split = split_offset(text)
+    if split is None:
+        return finder.error("probe-form", describe_bad_offset(text), point)
+    if split[1] and kind != "kprobe":
+        hints = ["only kprobes can be set into the middle of a function"]
+        return finder.report_missing(point, hints) if KINDS[kind].typed else \
+            finder.error("probe-form", "Offset not allowed", point, hints)
+    way = _serving_kind(finder, kind)
+    if not way:
+        return _report_no_kind(finder, point, kind, parts)
+    why = _find_obstacle(finder, kind, way, text, finder.use)
+    if why:
+        return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
+                            f"no {_name_feature(finder, kind)}, and {way} cannot serve it: {why}", point)
+    if parse_number(text) is not None:
+        return _expand_address(finder, point, kind, way, text)
+    return _expand_functions(finder, point, kind, way, module, *split)
 
 
 def _report_form(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:

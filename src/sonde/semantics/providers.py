@@ -1,56 +1,76 @@
 """Probe kinds: one row each. A row's ``expand`` turns an attach point as written into :class:`~sonde.spec.Attach`.
 
-``expand(finder, point, parts)`` gets the parts after the kind. It returns [] when nothing matched, after calling
-``finder.missing`` (which obeys ``missing_probes``) or ``finder.error``.
+``expand(finder, point, parts)`` gets the parts after the kind, which is ``finder.kind``. It returns [] when nothing
+matched, after calling ``finder.report_missing`` (which obeys ``missing_probes``) or ``finder.error``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
-from ..kinds import find_kind
+from ..kinds import KINDS, find_kind
 from ..language.ast import AttachPoint
 from ..record import Record
 from ..spec import Attach
+from ..types import Struct
+from .arguments import (
+    kernel_function_args,
+    layout_by_event,
+    layout_by_fields,
+    no_args,
+    raw_tracepoint_args,
+    static_probe_layout,
+    tracepoint_args,
+    tracepoint_layout,
+    user_function_args,
+    user_function_layout,
+)
 from .finder import ProbeFinder, describe_bad_number, did_you_mean, is_pattern, parse_number, pattern_matcher
-from .kernel_probes import kernel_function_expander
+from .kernel_probes import expand_kernel_function
+from .nodes import Use
 from .object_probes import expand_iterator, expand_watchpoint
 from .usdt_probes import expand_usdt
-from .user_probes import user_function_expander
+from .user_probes import expand_user_function
+from .world import World
 
 Expand = Callable[["ProbeFinder", AttachPoint, "list[str]"], "list[Attach]"]
 
 
 class Provider(Record):
-    """A row of the table of probe kinds."""
+    """A row of the table of probe kinds. ``args``: what ``args`` is at an attach point. One program may serve two whose
+    ``layout`` is equal."""
 
     name: str
     form: str  # how it is written, for messages and documentation
     documentation: str
     expand: Expand
+    args: Callable[[Attach, World], Struct | None] = no_args
+    layout: Callable[[Attach, Use], Hashable] = layout_by_event
     minimum: str = "5.8"  # the first release that can do it, for readers; none is older than the BPF ring buffer
+
+    def expand_point(self, finder: ProbeFinder, point: AttachPoint) -> list[Attach]:
+        """One attach point as written → those that exist."""
+        finder.kind = self.name
+        return self.expand(finder, point, point.parts[1:])
 
 
 # --- special ----------------------------------------------------------------------------------------------
 
 
-def _special_expander(kind: str) -> Expand:
-    def expand_special(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        if parts:
-            return finder.report_part_count(point, "0", kind)
-        return [Attach(kind, kind)]
-    return expand_special
+def _expand_special(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    if parts:
+        return finder.report_part_count(point, "0", finder.kind)
+    return [Attach(finder.kind, finder.kind)]
 
 
-def _named_expander(kind: str) -> Expand:
-    def expand_named(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        if len(parts) != 1:
-            return finder.report_part_count(point, "1", f"{kind}:name")
-        if not parts[0]:
-            return finder.error("probe-form", f"{kind} probes must have a name", point, [f"write {kind}:name"])
-        return [Attach(kind, f"{kind}:{parts[0]}", event=parts[0])]
-    return expand_named
+def _expand_named(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    kind = finder.kind
+    if len(parts) != 1:
+        return finder.report_part_count(point, "1", f"{kind}:name")
+    if not parts[0]:
+        return finder.error("probe-form", f"{kind} probes must have a name", point, [f"write {kind}:name"])
+    return [Attach(kind, f"{kind}:{parts[0]}", event=parts[0])]
 
 
 def _expand_self(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
@@ -135,18 +155,17 @@ _UNITS = {"s": 10 ** 9, "ms": 10 ** 6, "us": 10 ** 3, "ns": 1, "m": 60 * 10 ** 9
 LONGEST = (1 << 63) - 1  # ns; perf counts them as a signed number
 
 
-def _timer_expander(kind: str) -> Expand:
-    def expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        forms = f"{kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"
-        if not 1 <= len(parts) <= 2:
-            return finder.report_part_count(point, "1 or 2", forms)
-        period = _parse_period(kind, parts)
-        if isinstance(period, str):
-            return finder.error("probe-form", period, point, [f"write {forms}"])
-        pid = finder.options.pid if kind == "profile" else 0
-        rate = parts if len(parts) == 2 or period < 1000 else ["us", str(period // 1000)]  # as bpftrace
-        return [Attach(kind, f"{kind}:{':'.join(rate)}", period=period, pid=pid)]
-    return expand_timer
+def _expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    kind = finder.kind
+    forms = f"{kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"
+    if not 1 <= len(parts) <= 2:
+        return finder.report_part_count(point, "1 or 2", forms)
+    period = _parse_period(kind, parts)
+    if isinstance(period, str):
+        return finder.error("probe-form", period, point, [f"write {forms}"])
+    pid = finder.options.pid if KINDS[kind].samples else 0
+    rate = parts if len(parts) == 2 or period < 1000 else ["us", str(period // 1000)]  # as bpftrace
+    return [Attach(kind, f"{kind}:{':'.join(rate)}", period=period, pid=pid)]
 
 
 def _parse_period(kind: str, parts: list[str]) -> int | str:
@@ -181,74 +200,74 @@ SOFTWARE = {"cpu-clock": 1_000_000, "cpu": 1_000_000, "task-clock": 1_000_000, "
 HARDWARE = {"cpu-cycles": 1_000_000, "cycles": 1_000_000, "instructions": 1_000_000, "cache-references": 1_000_000,
             "cache-misses": 1_000_000, "branch-instructions": 100_000, "branches": 100_000, "branch-misses": 100_000,
             "bus-cycles": 100_000, "frontend-stalls": 1_000_000, "backend-stalls": 1_000_000, "ref-cycles": 1_000_000}
+_COUNTED = {"software": SOFTWARE, "hardware": HARDWARE}
 _PERF_ALIASES = {"cpu": "cpu-clock", "faults": "page-faults", "cs": "context-switches", "cycles": "cpu-cycles",
                  "branches": "branch-instructions"}
 
 
-def _counter_expander(kind: str, events: dict[str, int]) -> Expand:
-    def expand_counter(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        if not 1 <= len(parts) <= 2:
-            return finder.report_part_count(point, "1 or 2", f"{kind}:event[:count]")
-        event = parts[0]
-        if not event:
-            return finder.error("probe-form", f"{kind} probe must have a {kind} event name", point,
-                                [f"one of: {', '.join(events)}"])
-        if is_pattern(event):
-            return finder.error("unknown-event", f"wildcards are not allowed for {kind} probe type", point)
-        if event not in events:
-            return finder.error("unknown-event", f"{event} is not a {kind} probe", point,
-                                did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
-        count = parse_number(parts[1]) if len(parts) == 2 else events[event]
-        if count is None:
-            return finder.error("probe-form", f"Invalid count for {kind} probe: {describe_bad_number(parts[1])}", point)
-        count = count or events[event]
-        name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 else f"{kind}:{event}:"
-        return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.pid)]
-    return expand_counter
+def _expand_counter(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    kind, events = finder.kind, _COUNTED[finder.kind]
+    if not 1 <= len(parts) <= 2:
+        return finder.report_part_count(point, "1 or 2", f"{kind}:event[:count]")
+    event = parts[0]
+    if not event:
+        return finder.error("probe-form", f"{kind} probe must have a {kind} event name", point,
+                            [f"one of: {', '.join(events)}"])
+    if is_pattern(event):
+        return finder.error("unknown-event", f"wildcards are not allowed for {kind} probe type", point)
+    if event not in events:
+        return finder.error("unknown-event", f"{event} is not a {kind} probe", point,
+                            did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
+    count = parse_number(parts[1]) if len(parts) == 2 else events[event]
+    if count is None:
+        return finder.error("probe-form", f"Invalid count for {kind} probe: {describe_bad_number(parts[1])}", point)
+    count = count or events[event]
+    name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 else f"{kind}:{event}:"
+    return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.pid)]
 
 
 # --- the table --------------------------------------------------------------------------------------------
 
 PROVIDERS = (
-    Provider("begin", "begin", "Once, before all other probes are attached.", _special_expander("begin")),
-    Provider("end", "end", "Once, after all other probes are detached.", _special_expander("end")),
+    Provider("begin", "begin", "Once, before all other probes are attached.", _expand_special),
+    Provider("end", "end", "Once, after all other probes are detached.", _expand_special),
     Provider("self", "self:signal:SIGUSR1", "When the tracer itself gets the signal.", _expand_self),
     Provider("tracepoint", "tracepoint:category:event", "A static tracepoint of the kernel.",
-             _expand_tracepoint),
+             _expand_tracepoint, tracepoint_args, tracepoint_layout),
     Provider("rawtracepoint", "rawtracepoint:[module:]event", "A tracepoint with its raw arguments.",
-             _expand_raw_tracepoint),
+             _expand_raw_tracepoint, raw_tracepoint_args),
     Provider("kprobe", "kprobe:[module:]function[+offset]", "Entry of a kernel function.",
-             kernel_function_expander("kprobe")),
+             expand_kernel_function),
     Provider("kretprobe", "kretprobe:[module:]function", "Return of a kernel function.",
-             kernel_function_expander("kretprobe")),
+             expand_kernel_function),
     Provider("fentry", "fentry:[module:]function",
              "Entry of a kernel function, with typed arguments; fentry:bpf:[id:]function, of a loaded BPF program.",
-             kernel_function_expander("fentry")),
+             expand_kernel_function, kernel_function_args, layout_by_fields),
     Provider("fexit", "fexit:[module:]function",
              "Return of a kernel function, with typed arguments; fexit:bpf:[id:]function, of a loaded BPF program.",
-             kernel_function_expander("fexit")),
+             expand_kernel_function, kernel_function_args, layout_by_fields),
     Provider("uprobe", "uprobe:path:function[+offset]",
              "Entry of a user function (also cpp:\"ns::f(int)\"), or a source line (file.c:line[:column]).",
-             user_function_expander("uprobe")),
+             expand_user_function, user_function_args, user_function_layout),
     Provider("uretprobe", "uretprobe:path:function", "Return of a user function.",
-             user_function_expander("uretprobe")),
+             expand_user_function),
     Provider("usdt", "usdt:path:[provider:]name", "A static probe of a user program.",
-             expand_usdt),
-    Provider("interval", "interval:unit:count", "A timer on one CPU.", _timer_expander("interval")),
+             expand_usdt, layout=static_probe_layout),
+    Provider("interval", "interval:unit:count", "A timer on one CPU.", _expand_timer),
     Provider("profile", "profile:unit:count", "A timer on every CPU, for sampling.",
-             _timer_expander("profile")),
+             _expand_timer),
     Provider("software", "software:event[:count]", "A software event of the kernel.",
-             _counter_expander("software", SOFTWARE)),
+             _expand_counter),
     Provider("hardware", "hardware:event[:count]", "A counter of the CPU.",
-             _counter_expander("hardware", HARDWARE)),
+             _expand_counter),
     Provider("watchpoint", "watchpoint:address:length:mode", "An access to memory.",
              expand_watchpoint),
     Provider("iter", "iter:kind[:pin]",
              "Every object of a kind in the kernel; with a pin, whenever the file /sys/fs/bpf/pin is read.",
              expand_iterator),
-    Provider("test", "test:name", "A test of the script itself, run by --test.", _named_expander("test")),
+    Provider("test", "test:name", "A test of the script itself, run by --test.", _expand_named),
     Provider("bench", "bench:name", "A piece of script whose time --bench measures.",
-             _named_expander("bench")),
+             _expand_named),
 )
 BY_KIND: dict[str, Provider] = {row.name: row for row in PROVIDERS}
 

@@ -13,7 +13,6 @@ A place in no function, and a file without functions at all, take --unsafe: nobo
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, UserPlace, UserPrototype, detail_of
@@ -29,43 +28,39 @@ from .finder import (
 )
 from .world import Inlined, UserFunction, World
 
-if TYPE_CHECKING:
-    from .providers import Expand
-
 _LANGUAGES = ("cpp", "cxx")
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path@file.c:12"]
 
 
-def user_function_expander(kind: str) -> Expand:
-    """The ``expand`` of one of the two kinds."""
-    def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        parts = _with_source(finder, parts)
-        line = _source_line(parts)
-        named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
-        if not (line or named or len(parts) == 2 and parts[1]) or not parts[0]:
-            if len(parts) in (2, 3) and not parts[0]:
-                return finder.error("probe-form", f"{kind} should have a target", point,
-                                    [f"write {kind}:path:function"])
-            if len(parts) in (2, 3):
-                return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point,
-                                    _FORMS)
-            return finder.report_part_count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
-        if line and kind == "uretprobe":
-            return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
-        paths = finder.world.find_binaries(parts[0], finder.options.pid)
-        if not paths:
-            return _in_flat_file(finder, point, kind, parts) or report_no_file(finder, point, parts[0])
-        found: list[Attach] = []
-        for path in paths:
-            if line:
-                found += _attach_at_line(finder, point, path, *line)
-            elif named:
-                found += _attach_cpp(finder, point, kind, path, parts[2], len(paths) == 1)
-            else:
-                found += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-        return found
-    return expand_user_function
+def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    """``KIND:path:function[+offset]`` and its kin, of the two kinds."""
+    kind = finder.kind
+    parts = _with_source(finder, parts)
+    line = _source_line(parts)
+    named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
+    if not (line or named or len(parts) == 2 and parts[1]) or not parts[0]:
+        if len(parts) in (2, 3) and not parts[0]:
+            return finder.error("probe-form", f"{kind} should have a target", point,
+                                [f"write {kind}:path:function"])
+        if len(parts) in (2, 3):
+            return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point,
+                                _FORMS)
+        return finder.report_part_count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
+    if line and kind == "uretprobe":
+        return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
+    paths = finder.world.find_binaries(parts[0], finder.options.pid)
+    if not paths:
+        return _in_flat_file(finder, point, kind, parts) or report_no_file(finder, point, parts[0])
+    found: list[Attach] = []
+    for path in paths:
+        if line:
+            found += _attach_at_line(finder, point, path, *line)
+        elif named:
+            found += _attach_cpp(finder, point, kind, path, parts[2], len(paths) == 1)
+        else:
+            found += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
+    return found
 
 
 def unreadable_hints(finder: ProbeFinder, path: str) -> list[str]:

@@ -1,0 +1,81 @@
+"""What ``args`` is at the attach points of a kind, and which of them may share a program that reads arguments.
+
+The functions here are columns of the table in :mod:`.providers`. A *layout* is a value that is equal where the
+arguments that a clause mentions are of one type and lie in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ..spec import Attach, KernelDetail, StaticDetail, detail_of
+from ..types import Struct
+from .nodes import Use
+from .user_probes import resolve_user_arguments, user_places
+from .world import World
+
+
+def no_args(item: Attach, world: World) -> Struct | None:
+    """The kind has no ``args``."""
+    return None
+
+
+def tracepoint_args(item: Attach, world: World) -> Struct | None:
+    """The event's record, as its format file says."""
+    format = world.tracepoint_format(item.target, item.event)
+    return format.args if format is not None else None
+
+
+def raw_tracepoint_args(item: Attach, world: World) -> Struct | None:
+    """The arguments that the kernel's type information says."""
+    return world.raw_tracepoint_args(item.event)
+
+
+def kernel_function_args(item: Attach, world: World) -> Struct | None:
+    """The parameters that the kernel's type information says."""
+    typed_as = item.detail.typed_as if isinstance(item.detail, KernelDetail) else ""
+    known = world.kernel_function(typed_as or item.event, item.target)
+    return known.args if known is not None else None
+
+
+def user_function_args(item: Attach, world: World) -> Struct | None:
+    """The parameters that the program's debug information says."""
+    resolve_user_arguments(item, world)
+    return item.args
+
+
+def layout_by_event(item: Attach, use: Use) -> Hashable:
+    """Each event has arguments of its own."""
+    return (item.target, item.event) if use.uses_args else None
+
+
+def layout_by_fields(item: Attach, use: Use) -> Hashable:
+    """Functions may share a program when the fields in use lie alike."""
+    if not use.uses_args or use.fields is None or item.args is None:
+        return layout_by_event(item, use)
+    fields = [(name, item.args.field(name)) for name in sorted(use.fields)]
+    return tuple([(n, f and (f.offset, f.type, f.bit_offset, f.bit_size)) for n, f in fields])
+
+
+def tracepoint_layout(item: Attach, use: Use) -> Hashable:
+    """So may system calls, entries and returns apart."""
+    if not use.uses_args or item.target != "syscalls":
+        return layout_by_event(item, use)
+    return item.event.startswith("sys_exit_"), layout_by_fields(item, use)
+
+
+def user_function_layout(item: Attach, use: Use) -> Hashable:
+    """So may user functions, where the debug information has the fields in use in one place."""
+    if not use.uses_args:
+        return None
+    if use.fields is None or item.args is None:
+        return (item.target, item.offset)
+    return tuple([(n, f and f.type, repr(user_places(item).get(n)))
+                  for n, f in [(name, item.args.field(name)) for name in sorted(use.fields)]])
+
+
+def static_probe_layout(item: Attach, use: Use) -> Hashable:
+    """Static probes say themselves where their arguments are."""
+    if not any(name.startswith("arg") for name in use.names):
+        return None
+    return " ".join([argument.text for argument in detail_of(item, StaticDetail).arguments])
