@@ -32,13 +32,16 @@ class ListedKind(Record):
     usual: bool
     candidates: Candidates
     details: Details | None = None
-    functions: bool = False  # of the kernel
-    files: bool = False  # the target means files, and the candidates are theirs: only names are left to match
 
+    @property
+    def kernel_functions(self) -> bool:
+        """The candidates are functions of the kernel."""
+        return ALL_KINDS[self.name].function and not self.files
 
-def _is_in_files(kind: ListedKind) -> bool:
-    """Whether files have places of this kind, where returns are none."""
-    return kind.files and not ALL_KINDS[kind.name].returns
+    @property
+    def files(self) -> bool:
+        """The target means files, and the candidates are theirs: only names are left to match."""
+        return ALL_KINDS[self.name].user
 
 
 def listing_lines(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int = 0) -> Iterator[str]:
@@ -67,7 +70,8 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
     chosen = [kind for kind in KINDS if _pattern_matcher(head)(kind.name) or head in ALL_KINDS[kind.name].aliases]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
         of_file = "/" in rest.rpartition(":")[0]
-        chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and _is_in_files(kind)]
+        chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.files
+                  and not ALL_KINDS[kind.name].returns]
     for kind in chosen:
         search = f"{kind.name}:{_complete_pattern(kind, rest) if rest else '*'}"
         target, _, name = rest.rpartition(":")
@@ -93,7 +97,7 @@ def _complete_pattern(kind: ListedKind, rest: str) -> str:
 def _list_matching_probes(world: LiveWorld, kind: ListedKind, search: str, target: str, verbose: bool,
                           pid: int) -> Iterator[str]:
     match = _pattern_matcher(search)
-    pattern = kind.functions and "*" in search.rpartition(":")[2]
+    pattern = kind.kernel_functions and "*" in search.rpartition(":")[2]
     forbidden = world.forbidden_functions() if pattern else ()
     for name in kind.candidates(world, target, pid):
         line = f"{kind.name}:{name}"
@@ -249,21 +253,21 @@ def _fixed_candidates(names: list[str]) -> Candidates:
 
 
 KINDS = [
-    ListedKind("fentry", 2, True, _list_typed_functions, _typed_params, functions=True),
-    ListedKind("fexit", 2, False, _list_typed_functions, _result_and_params, functions=True),
+    ListedKind("fentry", 2, True, _list_typed_functions, _typed_params),
+    ListedKind("fexit", 2, False, _list_typed_functions, _result_and_params),
     ListedKind("hardware", 1, True, _fixed_candidates(list(uapi.HARDWARE_EVENTS))),
     ListedKind("iter", 1, True, _list_iterators, _iterator_fields),
     ListedKind("interval", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
-    ListedKind("kprobe", 1, True, _list_kernel_functions, _function_registers, functions=True),
-    ListedKind("kretprobe", 1, False, _list_kernel_functions, _function_result, functions=True),
+    ListedKind("kprobe", 1, True, _list_kernel_functions, _function_registers),
+    ListedKind("kretprobe", 1, False, _list_kernel_functions, _function_result),
     ListedKind("profile", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
     ListedKind("rawtracepoint", 2, True, _list_raw_tracepoints, _raw_tracepoint_params),
     ListedKind("self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
     ListedKind("software", 1, True, _fixed_candidates(list(uapi.SOFTWARE_EVENTS))),
     ListedKind("tracepoint", 2, True, _list_tracepoints, _tracepoint_fields),
-    ListedKind("uprobe", 2, False, _list_user_functions, _user_arguments(False), files=True),
-    ListedKind("uretprobe", 2, False, _list_user_functions, _user_arguments(True), files=True),
-    ListedKind("usdt", 2, False, _list_usdt_probes, _usdt_arguments, files=True),
+    ListedKind("uprobe", 2, False, _list_user_functions, _user_arguments(False)),
+    ListedKind("uretprobe", 2, False, _list_user_functions, _user_arguments(True)),
+    ListedKind("usdt", 2, False, _list_usdt_probes, _usdt_arguments),
 ]
 
 
