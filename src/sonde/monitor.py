@@ -94,8 +94,7 @@ class Follower:
         if self._bar is not None:
             self._bar.clear_bar()
         records, enough = self.trace.drain_records(), self._enough
-        self._print_records(printer,
-                            (each for each in records if not enough or self._probe_of_record(each) in ("end", "END")))
+        self._print_records(printer, (each for each in records if not enough or self._probe_of_record(each) == "end"))
         for _ in records:  # what is left of a block that is one too many
             pass
         if self.screen is not None:

@@ -221,7 +221,7 @@ class Results:
             if rows and value:
                 event.heading, event.cells = read_row(value, self._columns)
             size = _EVENT + len(text) + len(value)
-            if name.lower() in ("begin", "end") and len(self._headings) < MOST_TURNS:
+            if name in ("begin", "end") and len(self._headings) < MOST_TURNS:
                 self._add_heading(event, size)
             else:
                 self._push(event.time, event, size)
@@ -229,7 +229,7 @@ class Results:
     def _add_heading(self, event: HostEvent, size: int) -> None:
         said = event.probe.encode("utf-8", "surrogateescape") + b"\0" + event.text
         self._said[event.host, said] += 1
-        heading = self._headings.setdefault((said, self._said[event.host, said]), _Heading(event.probe.lower()))
+        heading = self._headings.setdefault((said, self._said[event.host, said]), _Heading(event.probe))
         if heading.said:
             self._push(event.time, event, size)
             return

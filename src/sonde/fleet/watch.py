@@ -55,7 +55,7 @@ class WatchedPresenter(Presenter):
             self._model.update_map(item.name, item.pairs)
 
     def show_event(self, event: HostEvent) -> None:
-        if event.probe.lower() == "end":
+        if event.probe == "end":
             self._kept[len(self._kept), event.host] = event
             return
         if event.heading or event.cells:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..kinds import find_kind
 from ..language.ast import (
     Call,
     Cast,
@@ -59,11 +60,12 @@ def what_end_does(script: Script, functions: Functions) -> dict[str, str]:
                 and node.args and isinstance(node.args[0], MapRef)}
     always = [statement for clause in _clauses_of(script, "end") if clause.predicate is None
               for statement in clause.body if isinstance(statement, ExprStmt)]
-    gone_through = {node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval", "i"))
+    gone_through = {node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval"))
                     if isinstance(node, For) and isinstance(node.start, MapRef)}
     return {name: "shows" if name in gone_through else "clears"
             for name in given(always, "clear") - given([script.clauses, script.functions], "print")}
 
 
 def _clauses_of(script: Script, *kinds: str) -> list[Clause]:
-    return [clause for clause in script.clauses if any(point.parts[0].lower() in kinds for point in clause.points)]
+    return [clause for clause in script.clauses
+            if any((kind := find_kind(point.parts[0])) and kind.name in kinds for point in clause.points)]

@@ -22,7 +22,6 @@ _MOST_LINES = 1000  # of what is printed outside of blocks
 _LARGE = 1 << 16    # characters that are held before there is a picture
 _LONGEST = 1 << 20  # characters of a block, or of what is kept of a text
 _LEAST_PAUSE = 0.05  # s between two pictures
-_LEADS = ("begin", "BEGIN")
 
 Picture = Callable[[int, int], list[str]]  # (columns, lines of room) -> lines
 
@@ -160,7 +159,7 @@ class Blocks(TextOutput):
             self._out.write_through(text)
         elif text and self._where in self._sections:
             self._sections[self._where].add_text(text)
-        elif text and (self._where in _LEADS or not self._where):
+        elif text and self._where in ("", "begin"):
             self._lead.add_text(text)
         elif text:
             self._tail.add_pieces(text.splitlines(keepends=True))
