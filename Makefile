@@ -4,10 +4,10 @@
 #                (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde-*.whl
-# make test      style, types, and every test ring that this machine can run
-# make test-live only the ring that traces the running kernel (root)
-# make test-vm   only the ring that boots Debian's kernels under QEMU, two of the seven each day (root; qemu-system-x86
-#                busybox-static kmod zstd lz4); with SONDE_VM_FULL=1 all of the live ring inside
+# make test      style, types, and every test tier that this machine can run
+# make test-live only the tier that traces the running kernel (root)
+# make test-vm   only the tier that boots Debian's kernels under QEMU, two of the seven each day (root; qemu-system-x86
+#                busybox-static kmod zstd lz4); with SONDE_VM_FULL=1 all of the live tier inside
 # make test-vm-all  the same on all of them, and on three of aarch64 (an hour; qemu-system-arm)
 # make bench     speed, as ratios beside bpftrace where it is installed (root)
 # make clean     remove what the above made
@@ -17,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST := $(BIN)/python -m pytest
-RINGS := tests
+TIERS := tests
 
 .PHONY: setup demo demo-fleet pyz wheel test lint test-live test-vm test-vm-all bench clean
 
@@ -33,7 +33,7 @@ lint: $(STAMP)
 
 # The last line is pytest's own summary.
 test: lint
-	@$(PYTEST) -q $(RINGS)
+	@$(PYTEST) -q $(TIERS)
 
 test-live: $(STAMP)
 	@$(PYTEST) -q tests/live

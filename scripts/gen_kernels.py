@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/kernels.md: what each kernel of the vm ring can do, found out by booting it (tests/kernel_survey.py).
+"""Write docs/kernels.md: what each kernel of the vm tier can do, found out by booting it (tests/kernel_survey.py).
 
     python scripts/gen_kernels.py                      of what they did when booted last (tests/vm/kernels.json)
     python scripts/gen_kernels.py all, or KERNEL ...   boot these first ("6.12", "6.12 aarch64"; three minutes each)
@@ -102,7 +102,7 @@ def page(surveys: dict[str, Survey]) -> str:
 
 
 def main() -> None:
-    listed = tomllib.loads((VM / "ring.toml").read_text())["kernels"]
+    listed = tomllib.loads((VM / "tier.toml").read_text())["kernels"]
     every = [series if arch == HOST else f"{series} {arch}" for arch, kernels in listed.items() for series in kernels]
     wanted = every if sys.argv[1:] == ["all"] else sys.argv[1:]
     kept: dict[str, Survey] = json.loads(KEPT.read_text()) if KEPT.exists() else {}

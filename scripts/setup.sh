@@ -59,7 +59,7 @@ have chromium || install_packages chromium fonts-dejavu-core || true
 # A Prometheus server for the exporters' tests, which start their own: the service is not to run.
 have prometheus || { install_packages prometheus && { systemctl disable --now prometheus >/dev/null 2>&1 || true; }; } || true
 have setpriv || install_packages util-linux || true
-# Other kernels, for the vm ring, which boots Debian's under QEMU and says so where it cannot.
+# Other kernels, for the vm tier, which boots Debian's under QEMU and says so where it cannot.
 have qemu-system-x86_64 && have busybox && have depmod && have zstd && have lz4 ||
     install_packages qemu-system-x86 busybox-static kmod zstd lz4 || true
 have qemu-system-aarch64 || install_packages qemu-system-arm || true

@@ -1,7 +1,7 @@
-"""What every ring shares: which rings have to run, and that no test leaves a file descriptor open.
+"""What every tier shares: which tiers have to run, and that no test leaves a file descriptor open.
 
-A test's ring is the folder that it is in. The live and vm rings need things of the machine; where one is missing
-their tests skip and say what it is. ``SONDE_REQUIRE=live,vm`` turns the skips of those rings into failures, but for
+A test's tier is the folder that it is in. The live and vm tiers need things of the machine; where one is missing
+their tests skip and say what it is. ``SONDE_REQUIRE=live,vm`` turns the skips of those tiers into failures, but for
 "kernel lacks NAME" where NAME is a feature that this kernel, probed, does not have, and "NAME is not installed" where
 it is indeed not: ``scripts/setup.sh`` installs what can be had.
 
@@ -30,17 +30,17 @@ from support import live_obstacle
 settings.register_profile("any machine", deadline=None)  # a busy one is slow, not wrong
 settings.load_profile("any machine")
 
-RINGS = ("unit", "golden", "live", "vm", "fuzz", "hostile")
-REQUIRED = {ring for ring in os.environ.get("SONDE_REQUIRE", "").replace(" ", "").split(",") if ring}
+TIERS = ("unit", "golden", "live", "vm", "fuzz", "hostile")
+REQUIRED = {tier for tier in os.environ.get("SONDE_REQUIRE", "").replace(" ", "").split(",") if tier}
 TESTS = Path(__file__).parent
 
 
-def ring_of(path: Path) -> str:
+def tier_of(path: Path) -> str:
     try:
         first = path.relative_to(TESTS).parts[0]
     except (ValueError, IndexError):
         return ""
-    return first if first in RINGS else ""
+    return first if first in TIERS else ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,9 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    unknown = REQUIRED - set(RINGS)
+    unknown = REQUIRED - set(TIERS)
     if unknown:
-        raise pytest.UsageError(f"SONDE_REQUIRE: no such ring: {', '.join(sorted(unknown))}")
+        raise pytest.UsageError(f"SONDE_REQUIRE: no such tier: {', '.join(sorted(unknown))}")
     # Run in the background of a script, or by nohup, they are ignored, and would be by all that tests start.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -59,10 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        ring = ring_of(item.path)
-        if ring in ("live", "vm", "fuzz"):
-            item.add_marker(getattr(pytest.mark, ring))
-        if ring == "live" and not item.get_closest_marker("exact"):
+        tier = tier_of(item.path)
+        if tier in ("live", "vm", "fuzz"):
+            item.add_marker(getattr(pytest.mark, tier))
+        if tier == "live" and not item.get_closest_marker("exact"):
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
 
 
@@ -84,26 +84,26 @@ def lacking(why: str) -> bool:
     return name in ROWS and not LiveWorld().has_feature(name)
 
 
-def refuse_skip(report: Any, ring: str) -> None:
-    """Make a failure of the skip of a ring that has to run; an expected failure stays one."""
-    if report.skipped and ring in REQUIRED and not hasattr(report, "wasxfail"):
+def refuse_skip(report: Any, tier: str) -> None:
+    """Make a failure of the skip of a tier that has to run; an expected failure stays one."""
+    if report.skipped and tier in REQUIRED and not hasattr(report, "wasxfail"):
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         if lacking(str(why)):
             return
         report.outcome = "failed"
-        report.longrepr = f"SONDE_REQUIRE={ring}: {why}"
+        report.longrepr = f"SONDE_REQUIRE={tier}: {why}"
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     outcome = yield
-    refuse_skip(outcome.get_result(), ring_of(item.path))
+    refuse_skip(outcome.get_result(), tier_of(item.path))
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
     outcome = yield
-    refuse_skip(outcome.get_result(), ring_of(collector.path))
+    refuse_skip(outcome.get_result(), tier_of(collector.path))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

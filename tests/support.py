@@ -25,7 +25,7 @@ ATTACHED = re.compile(r"^Attached \d+ probes?$", re.MULTILINE)
 
 @functools.cache
 def live_obstacle() -> str:
-    """What keeps the live ring from running on this machine; "" if nothing does."""
+    """What keeps the live tier from running on this machine; "" if nothing does."""
     if sys.platform != "linux":
         return "this is not Linux"
     if os.geteuid() != 0:

@@ -32,7 +32,7 @@ SIZES = (2, 3, 4)
 def needs_root() -> None:
     why = live_obstacle()
     if why:
-        pytest.skip(f"live ring: {why}")
+        pytest.skip(f"live tier: {why}")
 
 
 def program(seed: int) -> str:

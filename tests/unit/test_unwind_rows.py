@@ -18,7 +18,7 @@ from sonde.kernel.foreign.frames import UnwindRow, UnwindTable
 from sonde.kernel.foreign.unwind_rows import LinkRules, pack_rows
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
-# Of aarch64: this machine's, or that of the vm ring's guests, if they have been here.
+# Of aarch64: this machine's, or that of the vm tier's guests, if they have been here.
 LIBCS_LINKED = ("/lib/aarch64-linux-gnu/libc.so.6", os.path.expanduser(
     "~/.cache/sonde-vm/root-bookworm-arm64/usr/lib/aarch64-linux-gnu/libc.so.6"))
 BASES = {table.SP: "rsp", table.BP: "rbp"}

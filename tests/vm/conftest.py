@@ -1,4 +1,4 @@
-"""The vm ring: ring.toml's tests, each an item per kernel. The first item of a kernel boots it and runs them all.
+"""The vm tier: tier.toml's tests, each an item per kernel. The first item of a kernel boots it and runs them all.
 
 The kernels take turns, two each day, so that a run takes no longer than two of them side by side;
 ``SONDE_VM_KERNELS=all`` is all of them, ``SONDE_VM_KERNELS="5.10 7.2"`` these. They are of this machine's architecture;
@@ -34,14 +34,14 @@ if not INSIDE:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    return Ring.from_parent(parent, path=file_path) if file_path == HERE / "ring.toml" and not INSIDE else None
+    return Tier.from_parent(parent, path=file_path) if file_path == HERE / "tier.toml" and not INSIDE else None
 
 
-class Ring(pytest.File):
-    """ring.toml."""
+class Tier(pytest.File):
+    """tier.toml."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        table = ring()
+        table = read_tier()
         names = _listed[:] = listed(everything())
         for kernel, left_out in chosen_kernels(table):
             not_here = {*table["without"], *left_out}
@@ -49,16 +49,16 @@ class Ring(pytest.File):
                 yield Inside.from_parent(self, name=f"{kernel} {name}", kernel=kernel, test=name)
 
 
-def ring() -> dict[str, Any]:
-    """What ring.toml says for this run: "kernels", "minutes" for each of them, "tests", "first", "second", "without".
+def read_tier() -> dict[str, Any]:
+    """What tier.toml says for this run: "kernels", "minutes" for each of them, "tests", "first", "second", "without".
     """
-    table = tomllib.loads((HERE / "ring.toml").read_text())
+    table = tomllib.loads((HERE / "tier.toml").read_text())
     return table | (table["full"] if FULL else {})
 
 
 def everything() -> list[str]:
-    """All tests that ring.toml has for this run."""
-    table = ring()
+    """All tests that tier.toml has for this run."""
+    table = read_tier()
     return [*table["tests"], *table["first"], *table["second"]]
 
 
@@ -68,11 +68,11 @@ def chosen_kernels(table: dict[str, Any]) -> list[tuple[str, list[str]]]:
     often as second."""
     arch = os.environ.get("SONDE_VM_ARCH") or HOST
     if arch not in ("all", *table["kernels"]):
-        raise pytest.UsageError(f"SONDE_VM_ARCH: not in ring.toml: {arch}")
+        raise pytest.UsageError(f"SONDE_VM_ARCH: not in tier.toml: {arch}")
     wanted = os.environ.get("SONDE_VM_KERNELS", "").replace(",", " ").split()
     known = {series for kernels in table["kernels"].values() for series in kernels}
     if unknown := set(wanted) - {"all", *known}:
-        raise pytest.UsageError(f"SONDE_VM_KERNELS: not in ring.toml: {', '.join(sorted(unknown))}")
+        raise pytest.UsageError(f"SONDE_VM_KERNELS: not in tier.toml: {', '.join(sorted(unknown))}")
     chosen: list[tuple[str, list[str]]] = []
     for kernels in (names for names in every_kernel(table) if arch in ("all", arch_of(names[0]))):
         if wanted:
@@ -110,14 +110,14 @@ class Inside(pytest.Item):
     def __init__(self, kernel: str, test: str, **more: Any) -> None:
         super().__init__(**more)
         self.kernel, self.test = kernel, test
-        self.add_marker(pytest.mark.timeout(2 * ring()["minutes"] * 60 + 30))
+        self.add_marker(pytest.mark.timeout(2 * read_tier()["minutes"] * 60 + 30))
 
     def runtest(self) -> None:
         outcome, text = results(self.session, self.kernel).get(self.test, ("failed", "it was not run"))
         if outcome == "skipped":
-            pytest.xfail(f"{self.kernel}: {text}")  # this kernel cannot: not the same as a ring that did not run
+            pytest.xfail(f"{self.kernel}: {text}")  # this kernel cannot: not the same as a tier that did not run
         if outcome == "not run":
-            pytest.skip(f"vm ring: {text}")
+            pytest.skip(f"vm tier: {text}")
         if outcome == "failed":
             pytest.fail(text, pytrace=False)
 
@@ -125,7 +125,7 @@ class Inside(pytest.Item):
         return self.path, None, self.name
 
 
-_listed: list[str] = []  # everything in ring.toml
+_listed: list[str] = []  # everything in tier.toml
 _again: list[tuple[str, str]] = []  # (kernel and test, text) of what was tried once more
 _running: dict[str, Future[dict[str, tuple[str, str]]]] = {}
 
@@ -165,7 +165,7 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
     except Unavailable as problem:
         return dict.fromkeys(tests, ("not run", str(problem)))
     subprocess.run([sys.executable, "-m", "compileall", "-q", "src"], cwd=ROOT, check=True)  # as the tests were
-    deadline = time.time() + ring()["minutes"] * 60
+    deadline = time.time() + read_tier()["minutes"] * 60
     first = guest(kernel, tests, deadline)
     left = [name for name, (outcome, _) in first.items() if outcome == "died"]
     if left:
@@ -240,9 +240,9 @@ def read_report(kernel: str, path: Path) -> dict[str, tuple[str, str]]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say which kernels it was, and what was tried once more in a guest, or in another, and why."""
     if _running:
-        every = [kernel for kernels in every_kernel(ring()) for kernel in kernels]
+        every = [kernel for kernels in every_kernel(read_tier()) for kernel in kernels]
         others = "" if len(_running) == len(every) else f" (of {', '.join(every)}: make test-vm-all)"
-        terminalreporter.write_line(f"vm ring: Linux {', '.join(_running)}{others}")
+        terminalreporter.write_line(f"vm tier: Linux {', '.join(_running)}{others}")
     for name, text in _again:
         terminalreporter.write_sep("=", f"RERUN {name}")
         terminalreporter.write_line(text)

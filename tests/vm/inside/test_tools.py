@@ -13,7 +13,7 @@ import pytest
 
 from kernel_survey import attach_obstacle
 
-# The live ring's own tests, with their oracles, of the tools that choose their probes by the kernel.
+# The live tier's own tests, with their oracles, of the tools that choose their probes by the kernel.
 from live.conftest import pair  # noqa: F401
 from live.test_tools_network import test_udplife  # noqa: F401
 from live.test_tools_sockets import listening, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
@@ -49,7 +49,7 @@ BYPASSED = {"codel", "fq_codel"}  # they let a packet pass by an empty queue (TC
 
 @pytest.fixture
 def family() -> socket.AddressFamily:
-    """Of the live ring's two, the one with the longer addresses."""
+    """Of the live tier's two, the one with the longer addresses."""
     return socket.AF_INET6
 
 

@@ -15,7 +15,7 @@ from typing import Self
 
 import pytest
 
-# The live ring's own tests, with their oracles.
+# The live tier's own tests, with their oracles.
 from live.test_recording import OF_FUNCTIONS, check_replays, is_served
 from live.test_tools_disk import (  # noqa: F401
     test_biosnoop,
@@ -216,7 +216,7 @@ def test_mdflush(mirror: Path) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_tools_of_functions_replay_as_they_ran(form: str, tmp_path: Path) -> None:
-    """Those that the live ring's kernel may not have the probes of, every other one."""
+    """Those that the live tier's kernel may not have the probes of, every other one."""
     words = {"funcprofile": ["vfs_read"]}
     names = [name for name in OF_FUNCTIONS if name in words or is_served(name)][form == "json"::2]
     assert len(names) > 1
