@@ -39,7 +39,7 @@ def test_tests_pass_and_fail(tmp_path: Path) -> None:
     assert {name: word.strip() == "OK" for word, name in results} == {
         "good": True, "returns": False, "asserts": False, "exits": False, "says": False, "loops": False, "maps": True,
         "ends": True}
-    assert "hidden" not in done.stdout and "shown\n" in done.stdout and "ERROR: no sum" in done.stdout
+    assert "hidden" not in done.stdout and "shown\n" in done.stdout and "ERROR: assert failed: no sum" in done.stdout
     assert "[==========] 8 tests ran.\n[  PASSED  ] 3 tests.\n[  FAILED  ] 5 tests, listed below:\n" in done.stdout
     assert done.stdout.startswith("begin\n[==========] Running 8 tests.\n") and done.stdout.endswith("end\n")
 
