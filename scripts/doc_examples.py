@@ -214,7 +214,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "config-ignored": ("A configuration variable of bpftrace has no effect any more.",
                        "config = { unstable_macro = enable }\nbegin { }"),
     "config-renamed": ("A configuration variable has another name now.", "config = { strlen = 64 }\nbegin { }"),
-    "config-value": ("A configuration variable cannot have this value.", "config = { max_strlen = 0 }\nbegin { }"),
+    "config-value": ("A configuration variable cannot have this value.", "config = { max_strlen = 1000000 }\nbegin { }"),
     "division-by-zero": ("The divisor is 0.", "begin { print(5 / 0); }"),
     "duplicate-field": ("A record has a field twice.", "begin { $r = (a=1, a=2); }"),
     "empty-script": ("There is nothing to do.", "// nothing"),

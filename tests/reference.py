@@ -148,8 +148,12 @@ class Expressions:
         if pick < 0.9:
             return f"({left} {order} {right})"
         if pick < 0.93:
-            return f"(if ({left} {order} {right}) {{ {self.text(depth - 1)} }} else {{ {left} }})"
-        return f"({left} {order} {right} ? {self.text(depth - 1)} : {self.text(depth - 1)})"
+            return f"(if ({left} {order} {right}) {{ {self.integer(depth - 1)} }} else {{ ({TYPES[0]})({left}) }})"
+        return f"({left} {order} {right} ? {self.integer(depth - 1)} : {self.integer(depth - 1)})"
+
+    def integer(self, depth: int) -> str:
+        """An expression that is no bool: the branches of a choice are not one of each."""
+        return f"({self.random.choice(TYPES)})({self.text(depth)})"
 
 
 def _of(name: str) -> Int:

@@ -167,6 +167,7 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         raise UsageError(f"--by takes {', '.join(GROUPS[:-1])} or {GROUPS[-1]}, not '{parsed.get('by')}'")
     return Options(params=plain, named=named, pid=pid_of(parsed), by=parsed.get("by"), group=parsed.get("container"),
                    unsafe=parsed.has("unsafe"), mode=_mode(parsed),
+                   compile_only=parsed.get("mode") == "codegen",
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
                    probe_filter=parsed.get("probe-filter"),
                    timed=viewed or is_watched(parsed) or makes_recording(parsed) or region > 0, flight=region,

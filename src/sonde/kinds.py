@@ -65,7 +65,7 @@ KINDS = {kind.name: kind for kind in (
     ProbeKind("profile", ("p",), signals=True, registers=True, counted=True, samples=True, programs=_PERF),
     ProbeKind("software", ("s",), registers=True, counted=True, programs=_PERF),
     ProbeKind("hardware", ("h",), registers=True, counted=True, programs=_PERF),
-    ProbeKind("watchpoint", ("w", "asyncwatchpoint", "aw"), registers=True, programs=_PERF),
+    ProbeKind("watchpoint", ("w",), registers=True, programs=_PERF),
     ProbeKind("iter", ("it",), signals=True, session=True, exempt=True, iterates=True),
     ProbeKind("test", ("TEST",), session=True, exercise=True, exempt=True, programs=_RAW),
     ProbeKind("bench", ("BENCH",), session=True, exercise=True, exempt=True, programs=_RAW),

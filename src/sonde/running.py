@@ -227,4 +227,5 @@ def _rehearse(trace: TracedRun, printer: Printer, out: Output, form: str) -> int
     printer.print_records(trace.next_records(0), trace.act_on_site)
     status = (selftest.run_tests if trace.options.mode == "test" else selftest.run_benchmarks)(trace, out, form)
     printer.print_records(trace.drain_records(), trace.act_on_site)
+    out.write_separator()
     return status

@@ -10,15 +10,30 @@ import multiprocessing
 import os
 import re
 import sys
+import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from multiprocessing import connection
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 
 from peer.programs import programs  # noqa: E402
-from peer.tracers import Answer, ask_peer, ask_sonde, difference, find_peer, import_sonde, without_place  # noqa: E402
+from peer.tracers import (  # noqa: E402
+    SECONDS,
+    Answer,
+    ask_peer,
+    ask_sonde,
+    difference,
+    find_peer,
+    import_sonde,
+    traceable_functions,
+    without_place,
+)
 
 AT_ONCE = 12
+PATIENCE = 5 * SECONDS  # for all that one program is asked
 VERDICTS = ("crash", "refused", "accepted")
 _UNLISTED = re.compile("No matches for|no valid attach points")
 _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|[@$][\w@$]*|\b\d+\b")
@@ -42,8 +57,38 @@ def compare(arguments: list[str]) -> tuple[str, Answer, Answer]:
     return found, peer, own
 
 
-def compare_named(named: tuple[str, list[str]]) -> Result:
-    return named[0], named[1], *compare(named[1])
+def compare_all(programs: Iterable[tuple[str, list[str]]], at_once: int) -> Iterator[Result]:
+    """Each program compared in a process of its own: one that dies, or is not done in time, costs its program alone."""
+    fork = multiprocessing.get_context("fork")
+    waiting, running = iter(programs), {}
+    while True:
+        while len(running) < at_once and (named := next(waiting, None)):
+            results, result = fork.Pipe(duplex=False)
+            process = fork.Process(target=_compare_into, args=(result, named[1]))
+            process.start()
+            result.close()
+            running[results] = process, named, time.monotonic() + PATIENCE
+        if not running:
+            return
+        ready = connection.wait(running, timeout=1)
+        for results in [each for each in running if each in ready or running[each][2] < time.monotonic()]:
+            process, named, _ = running.pop(results)
+            yield *named, *_received(results, process)
+
+
+def _compare_into(result: Any, arguments: list[str]) -> None:
+    result.send(compare(arguments))
+
+
+def _received(results: Any, process: Any) -> tuple[str, Answer, Answer]:
+    """What a process has sent; it ends here."""
+    try:
+        found = results.recv() if results.poll() else None
+    except EOFError:
+        found = None
+    process.kill() if found is None else process.join()
+    results.close()
+    return found or ("unanswered", Answer(0, "", ""), Answer(0, "", ""))
 
 
 def cause(found: str, peer: Answer, own: Answer) -> str:
@@ -109,8 +154,9 @@ def main(kind: str, count: str = "100", first: str = "0") -> None:
     if find_peer()[1]:
         sys.exit(find_peer()[1])
     import_sonde()
-    with multiprocessing.Pool(int(os.environ.get("AT_ONCE", AT_ONCE)), maxtasksperchild=200) as pool:
-        report(list(pool.imap_unordered(compare_named, programs(kind, int(first), int(count)))))
+    traceable_functions()
+    at_once = int(os.environ.get("AT_ONCE", AT_ONCE))
+    report(list(compare_all(programs(kind, int(first), int(count)), at_once)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from peer.constructs import construct
-from peer.tracers import find_peer
+from peer.tracers import find_peer, traceable_functions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -107,8 +107,9 @@ def shown(seed: int) -> list[str]:
 def _names() -> list[list[str]]:
     """Of some kinds the probes that there are, as the peer lists them."""
     patterns = ("tracepoint:*", "rawtracepoint:*", "iter:*", "software:*", "hardware:*", "uprobe:/bin/sh:*",
-                "uprobe:libc:*", "fentry:*", "kprobe:*")
-    found = [subprocess.run([find_peer()[0], "-l", pattern], capture_output=True, text=True, check=False).stdout.split()
+                "uprobe:libc:*", "kprobe:*")
+    command = [find_peer()[0], *traceable_functions(), "-l"]
+    found = [subprocess.run([*command, pattern], capture_output=True, text=True, check=False).stdout.split()
              for pattern in patterns]
     return [names for names in found if names]
 

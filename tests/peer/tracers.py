@@ -9,6 +9,7 @@ import functools
 import importlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import IO
 
 from sonde.record import Record
@@ -103,15 +105,31 @@ def find_peer() -> tuple[str, str]:
     return (path, "") if f"v{WANTED}" in version else ("", f"{path} is {version or 'no bpftrace'}, not {WANTED}")
 
 
+@functools.cache
+def traceable_functions() -> list[str]:
+    """Options for both, where the kernel does not say which functions can be traced: all of its own. bpftrace lists no
+    raw tracepoints without."""
+    try:
+        with open("/sys/kernel/tracing/available_filter_functions") as known:
+            known.readline()
+        return []
+    except OSError:
+        path = Path(tempfile.gettempdir(), f"traceable-functions-{os.getuid()}")
+        with open("/proc/kallsyms") as symbols:
+            names = [line.split()[2] for line in symbols if line.split()[1] in "tT"]
+        path.write_text("".join(f"{name}\n" for name in names))
+        return ["--traceable-functions", str(path)]
+
+
 def ask_peer(arguments: Sequence[str]) -> Answer:
     """What bpftrace makes of a command line."""
-    path = find_peer()[0]
-    return _ask(lambda: os.execv(path, [path, *arguments]))
+    path, options = find_peer()[0], traceable_functions()
+    return _ask(lambda: os.execv(path, [path, *options, *arguments]))
 
 
 def ask_sonde(arguments: Sequence[str]) -> Answer:
     """What Sonde makes of it, in a copy of this process: what is imported already need not be again."""
-    return _ask(functools.partial(_be_sonde, arguments))
+    return _ask(functools.partial(_be_sonde, [*traceable_functions(), *arguments]))
 
 
 def import_sonde() -> None:
@@ -136,12 +154,21 @@ def _ask(become: Callable[[], None]) -> Answer:
         child = os.fork()
         if child == 0:
             _enter([nothing, output, errors], become)
-        _, code = os.waitpid(child, 0)
+        code = _wait(child)
         texts = []
         for file in (output, errors):
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
     return Answer(os.waitstatus_to_exitcode(code), texts[0], _NOISE.sub("", texts[1]))
+
+
+def _wait(child: int) -> int:
+    """How a tracer ended; one that its alarm did not end is killed, with what it started."""
+    ended = os.pidfd_open(child)
+    if not select.select([ended], [], [], SECONDS + 5)[0]:
+        os.killpg(child, signal.SIGKILL)
+    os.close(ended)
+    return os.waitpid(child, 0)[1]
 
 
 def _enter(files: list[IO[bytes]], become: Callable[[], None]) -> None:

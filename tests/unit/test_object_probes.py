@@ -48,7 +48,7 @@ def test_watchpoints(text: str, address: int, length: int, mode: int, pid: int) 
 @pytest.mark.parametrize(("text", "why"), [
     ("watchpoint:0x1000:3:w { }", "one of (1,2,4,8)"), ("watchpoint:0x1001:8:w { }", "not a multiple"),
     ("watchpoint:0x1000:8:wx { }", "x stands alone"), ("watchpoint:0x1000:4:x { }", "the length is 8"),
-    ("watchpoint:0x1000:8:r { }", "reads and writes (rw)"), ("watchpoint:0x1000:8:ww { }", "may not be duplicated"),
+    ("watchpoint:0x1000:8:r { }", "watchpoint mode: r"), ("watchpoint:0x1000:8:ww { }", "may not be duplicated"),
     ("watchpoint:0x1000:8 { }", "write watchpoint:address:length:mode"),
     ("watchpoint:nosuch:8:w { }", "the kernel has no symbol 'nosuch'"),
     ("iter:taks { }", "did you mean iter:task"), ("iter:sockmap { }", "iter sockmap not available"),

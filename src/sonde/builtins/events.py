@@ -66,14 +66,18 @@ def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
 
 
 def _type_of_ctx(context: CheckContext, node: Reference) -> Type | None:
-    """Of an iterator the kernel's struct, of any other program nothing that has members."""
+    """The struct that the kernel gives to programs of the kind."""
     attach = context.program.attach
-    if KINDS[attach.kind].own or attach.kind == "tracepoint":
-        context.error("builtin-probe", "Use args instead of ctx in tracepoint" if attach.kind == "tracepoint" else
-                      f"The ctx builtin can not be used with '{attach.kind}' probes", node)
+    kind = KINDS[attach.kind]
+    name = f"bpf_iter__{attach.event}" if kind.iterates else _CONTEXTS.get(kind.programs)
+    if name is None:
+        context.error("builtin-probe", "Use args instead of ctx in tracepoint" if kind.name == "tracepoint" else
+                      f"The ctx builtin can not be used with '{kind.name}' probes", node)
         return None
-    struct = context.world.find_struct(f"bpf_iter__{attach.event}") if KINDS[attach.kind].iterates else None
-    return Pointer(struct or VOID, CTX)
+    return Pointer(context.world.find_struct(name) or VOID, CTX)
+
+
+_CONTEXTS: dict[tuple[str, ...], str] = {("kprobe",): "pt_regs", ("perf_event",): "bpf_perf_event_data"}
 
 
 def _type_of_func(context: CheckContext, node: Reference) -> Type | None:

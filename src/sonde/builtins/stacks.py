@@ -51,6 +51,9 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
     if rest and isinstance(rest[0], Name) and rest[0].name in STACK_MODES:
         mode = rest.pop(0).name
         node.args[0].type = VOID
+    if len(node.args) > 2:
+        context.error("arity", f"{node.name}() takes up to 2 arguments ({len(node.args)} provided)", node)
+        return None
     if rest:
         given = rest.pop(0)
         known = isinstance(given, Name) and (given.name in context.types.constants or given.name in context.defines)
@@ -65,8 +68,7 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
             return None
         limit = given.const
     if rest:
-        context.error("arity", "Expected stack mode as first argument" if len(node.args) == 2 else
-                      f"{node.name}() takes up to 2 arguments ({len(node.args)} provided)", node)
+        context.error("arity", "Expected stack mode as first argument", node)
     if limit < 0:
         context.error("bad-argument", f"{node.name}: invalid limit value", node, [f"it is at most {STACK_LIMIT}"])
         return None

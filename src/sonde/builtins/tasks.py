@@ -65,11 +65,13 @@ def _check_task_call(context: CheckContext, node: Call) -> Type | None:
     type = _check_argument(context, node)
     if type is None:
         return None
-    target = type.to if isinstance(type, Pointer) else None
+    target = type.to if isinstance(type, Pointer) else context.aggregate_of(node.args[0]) or type
     if not isinstance(target, Struct) or target.name != "task_struct":
         first = "group_leader" if node.name.startswith("leader") else "real_parent"
-        context.error("bad-argument", f"Can not access field '{first}' on expression of type "
-                      f"'{convert.type_name(type)}'", node, ["it takes a struct task_struct pointer, such as curtask"])
+        wrong = f"Struct/union of type '{target}' does not contain a field named '{first}'" \
+            if isinstance(target, Struct) else \
+            f"Can not access field '{first}' on expression of type '{convert.type_name(target)}'"
+        context.error("bad-argument", wrong, node, ["it takes a struct task_struct pointer, such as curtask"])
         return None
     node.choice = Task(node.args[0])
     return type_of(context, context.builtins[node.name], node)

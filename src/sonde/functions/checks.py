@@ -11,14 +11,19 @@ from ..compiler.lower.state import Mem
 from ..kinds import KINDS
 from ..language.ast import (
     AttachPoint,
+    Binary,
     BoolLiteral,
     Call,
     Choice,
     Expr,
     IntLiteral,
+    Positional,
+    RuledOut,
     StrLiteral,
+    Ternary,
     TupleExpr,
     TypeSyntax,
+    Unary,
 )
 from ..language.diagnostics import Diagnostics
 from ..language.lexer import parse_integer
@@ -27,6 +32,7 @@ from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import resolve_type
 from ..semantics.finder import ProbeFinder
 from ..semantics.formats import check_format, parse_format
+from ..semantics.nodes import walk_nodes
 from ..semantics.options import Options
 from ..semantics.providers import find_provider
 from ..semantics.rows import Rule, Types, choice_of, value_type
@@ -266,7 +272,19 @@ IS_PTR = predicate_rule(lambda type, node: isinstance(type, Pointer))
 IS_ARRAY = predicate_rule(lambda type, node: isinstance(type, Array))
 IS_INTEGER = predicate_rule(lambda type, node: isinstance(type, (Int, Enum)))
 IS_UNSIGNED = predicate_rule(lambda type, node: isinstance(type, (Int, Enum)) and not type.signed)
-IS_LITERAL = predicate_rule(lambda type, node: isinstance(node, (IntLiteral, StrLiteral, BoolLiteral)))
+_LITERAL = (IntLiteral, StrLiteral, BoolLiteral, Positional, Unary, Binary, Ternary, TupleExpr)
+
+def check_is_literal(context: CheckContext, node: Call, types: Types) -> Type:
+    """Whether an expression is made of literals alone; of any other nothing is checked."""
+    value = node.args[0]
+    literal = isinstance(value, Call) and value.name == "comptime" or \
+        all(isinstance(part, _LITERAL) for part in walk_nodes(value))
+    if literal:
+        context.check_expression(value)
+    else:
+        node.args[0] = RuledOut(value.span, type=VOID)
+    return fold_constant(node, int(literal), BOOL)
+
 _BASES: list[tuple[type | tuple[type, ...], str]] = [
     (Bool, "bool"), ((Enum, Int, Address), "int"), (Pointer, "pointer"), (Str, "string"), (Array, "array"),
     (Buf, "buffer"), (Struct, "c_type"), (Inet, "inet")]
@@ -334,8 +352,8 @@ ROWS = (
     Function("is_array", ("value:any",), None, "Whether a value is an array.", "is_array($x)", IS_ARRAY, macro=True),
     Function("is_integer", ("value:any",), None, "Whether a value is an integer.", "is_integer($x)", IS_INTEGER,
              macro=True),
-    Function("is_literal", ("value:any",), None, "Whether a value is written as a literal.", "is_literal(1)",
-             IS_LITERAL, macro=True),
+    Function("is_literal", ("value:raw",), None, "Whether a value is written as a literal.", "is_literal(1)",
+             check_is_literal, macro=True),
     Function("is_ptr", ("value:any",), None, "Whether a value is a pointer.", "is_ptr($x)", IS_PTR, macro=True),
     Function("is_str", ("value:any",), None, "Whether a value is a string.", "is_str($x)", IS_STR, macro=True),
     Function("is_unsigned_integer", ("value:any",), None, "Whether a value is an unsigned integer.",

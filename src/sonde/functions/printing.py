@@ -19,6 +19,7 @@ from ..semantics import convert
 from ..semantics.builtins import ClockChoice
 from ..semantics.calls import check_whole_map
 from ..semantics.context import ARGUMENT, CheckContext
+from ..semantics.expressions import is_context
 from ..semantics.formats import check_format
 from ..semantics.rows import Types, choice_of
 from ..semantics.typed import WholeMap
@@ -119,11 +120,17 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
     found = context.check_value(target, ARGUMENT)
     if isinstance(found, NoneType):
         context.error("no-value", "none type passed to print() is not printable", node)
+    elif found is not None and is_context(target, found):
+        context.error("bad-argument", f"{convert.type_name(found)} type passed to print() is not printable", node)
     return None if found is None else VOID
 
 
 def _check_print_map(context: CheckContext, node: Call, target: MapRef) -> Type | None:
     limits = _limits(context, node)
+    held = context.aggregate_in(target)
+    if limits and held is not None and held.kind == "stats":  # what is printed heeds them, there as here
+        context.advise("print-arguments", "print()'s top and div arguments are ignored when used on stats() maps.",
+                       node)
     return None if limits is None else check_whole_map(context, target, node, VOID, *limits)
 
 

@@ -39,7 +39,7 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
         if is_ruled_out(clause.predicate, world, options, config, functions):
             continue
         attach = _expand_all(finder, clause)
-        attach = [a for a in attach if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options.mode)]
+        attach = [a for a in attach if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options)]
         choose_kinds(finder, attach)
         total += len(attach)
         if total > config.max_probes:
@@ -49,7 +49,7 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
             found.append(ProbeProgram(probe, probe.attach[0].kind, len(found)))
     finder.warn_of_untraceable()
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
-    _check_limits(found, total, config, diagnostics)
+    _check_limits(clauses, found, total, config, diagnostics)
     return found
 
 
@@ -72,9 +72,11 @@ def _expand_all(finder: ProbeFinder, clause: Clause) -> list[Attach]:
     return attach
 
 
-def in_mode(kind: str, mode: str) -> bool:
+def in_mode(kind: str, options: Options) -> bool:
     """Tests and benchmarks are left out of a trace, and they run without what a trace consists of."""
-    return kind in ("begin", "end", mode) if mode else not KINDS[kind].exercise
+    if options.mode:
+        return kind in ("begin", "end", options.mode)
+    return options.compile_only or not KINDS[kind].exercise
 
 
 def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]:
@@ -111,9 +113,18 @@ def _report_too_many(total: int, all_seen: bool, config: Config, diagnostics: Di
                        "system down"])
 
 
-def _check_limits(found: list[ProbeProgram], total: int, config: Config, diagnostics: Diagnostics) -> None:
+def _why_none(clauses: Sequence[Clause]) -> str:
+    """What is said where nothing is attached: that tests or benchmarks were not asked for, if that is all there is."""
+    kinds = {provider.name for clause in clauses for point in clause.points
+             if point.parts and (provider := find_provider(point.parts[0]))}
+    return "No probes attached; use --test to run test probes." if "test" in kinds else \
+        "No probes attached; use --bench to run benchmark probes." if "bench" in kinds else "No probes to attach"
+
+
+def _check_limits(clauses: Sequence[Clause], found: list[ProbeProgram], total: int, config: Config,
+                  diagnostics: Diagnostics) -> None:
     if total == 0 and not diagnostics.has_errors:
-        diagnostics.error("no-probes", "No probes to attach", None)
+        diagnostics.error("no-probes", _why_none(clauses), None)
     if len(found) > config.max_bpf_progs:
         diagnostics.error("too-many-programs", f"The script needs {len(found)} programs; the limit is "
                           f"{config.max_bpf_progs}.", None, ["raise it with the max_bpf_progs config variable"])

@@ -9,7 +9,7 @@ from ..language.ast import Call, Choice, Name, Reference, StrLiteral
 from ..language.diagnostics import nearest_names
 from ..types import VOID, Type
 from . import convert
-from .context import CheckContext
+from .context import ARGUMENT, CheckContext
 from .rows import BuiltinRow
 
 CLOCKS = ("boot", "monotonic", "tai", "sw_tai")
@@ -64,10 +64,11 @@ def _report_no_choice(context: CheckContext, node: Call, clock: bool, word: str,
         context.error("bad-argument", f"Invalid timestamp mode: {word}" if clock else
                       f"Invalid PID namespace mode: {word} (expects: curr_ns or init)", given, hints)
         return
-    type = context.check_value(given)
+    type = context.check_value(given, ARGUMENT)
     if type is not None:
         context.error("bad-argument",
-                      f"{node.name}() only supports timestamp_mode arguments ({convert.kind_of_type(type)} "
+                      f"{node.name}() only supports timestamp_mode arguments ("
+                      f"{context.aggregate_of(given) or convert.kind_of_type(type)} "
                       "provided)" if clock else f"{node.name}() only supports curr_ns and init as the argument", node,
                       [f"one of: {', '.join(allowed)}"])
 

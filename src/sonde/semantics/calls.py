@@ -199,6 +199,7 @@ def _check_form(context: CheckContext, row: FunctionRow, node: Call, arg: Node, 
     if row.macro:
         context.error("bad-argument", convert.no_match(node.name), node, [wrong])
     else:
+        _check_for_faults(context, node)
         context.error("bad-argument", wrong, arg)
     return False
 

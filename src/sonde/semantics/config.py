@@ -87,7 +87,7 @@ VARIABLES = {row.name: row for row in (
     ConfigVariable("max_cat_bytes", _number_reader(), "Most bytes that cat() prints."),
     ConfigVariable("max_map_keys", _number_reader(1), "Keys in a map without a declared size."),
     ConfigVariable("max_probes", _number_reader(), "Most probes that a script may attach."),
-    ConfigVariable("max_strlen", _number_reader(1, 65536), "Bytes of str(), buf() and path() values."),
+    ConfigVariable("max_strlen", _number_reader(0, 65536), "Bytes of str(), buf() and path() values."),
     ConfigVariable("missing_probes", _choice_reader("missing_probes", "ignore", "warn", "error"),
                    "What a probe that does not exist does."),
     ConfigVariable("on_stack_limit", _number_reader(), "Largest object kept on the stack, in bytes."),

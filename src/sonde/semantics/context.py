@@ -27,6 +27,7 @@ from ..source import Span
 from ..spec import MOST_GROUPS, Attach, Config
 from ..types import (
     BPF,
+    CTX,
     GROUPS,
     KERNEL,
     NOTHING,
@@ -55,7 +56,8 @@ from .world import World
 
 # For what no histogram or stats() can be read, which those who ask for the value say themselves.
 ARGUMENT = "an argument"
-_REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", "a tuple", ARGUMENT)
+_REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", "a tuple", "a loop",
+             "return", ARGUMENT)
 # Of these their users say themselves what is wrong with void.
 _SAID_BY_USER = ("an operand", "a condition", "a predicate", "a cast", ARGUMENT)
 _ASSIGNED = ("a variable", "a map")
@@ -280,7 +282,7 @@ class CheckContext:
         if state.inferred is None:
             self._retype_variable(state, type)
             return
-        merged = convert.merge_assigned(state.inferred, type)
+        merged = convert.merge_types(state.inferred, type)
         if isinstance(const, int) and (isinstance(type, Enum) or any(isinstance(part, Cast)
                                                                      for part in walk_nodes(node))):
             const = None  # it has a type of its own
@@ -374,6 +376,11 @@ class CheckContext:
         if isinstance(type, (Aggregate, NoneType)):
             self.error("map-key", f"Value '{convert.type_name(type)}' cannot be used as a map key.", place or node)
             return
+        if any(isinstance(part, Pointer) and part.space == CTX
+               for part in (type.of if isinstance(type, Tuple) else [type])):
+            self.error("map-key", "context cannot be part of a map key", place or node if isinstance(type, Tuple)
+                       else node)
+            return
         have = state.inferred_key
         merged = type if have is None else convert.merge_keys(have, type)
         if merged is None:
@@ -393,7 +400,7 @@ class CheckContext:
             return
         type = kept
         have = state.inferred_value
-        merged = type if have is None else convert.merge_assigned(have, type)
+        merged = type if have is None else convert.merge_types(have, type)
         if have is not None and isinstance(node, Assign) and node.op == "=":
             self._warn_of_narrowing(have, type, node.value, node.value.const)
         if merged is None:

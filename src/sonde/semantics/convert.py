@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from ..language.ast import Expr, TupleExpr, TypeSyntax
 from ..types import (
+    CTX,
     INT64,
+    KERNEL,
     UINT64,
     Aggregate,
     Array,
@@ -133,21 +135,16 @@ def is_sign_undecided(a: Int, b: Int) -> bool:
 
 
 def merge_types(a: Type, b: Type) -> Type | None:
-    """The type that holds both values; None if there is no such type."""
+    """The type that holds both values; None if there is no such type. A bool is no integer."""
     if a == b:
         return a
     if isinstance(a, Enum) and isinstance(b, Enum) and a == b:
         return a
     left, right = as_int(a), as_int(b)
     if left is not None and right is not None:
-        return merge_ints(left, right)
+        return merge_ints(left, right) if isinstance(a, Bool) == isinstance(b, Bool) else None
     rule = _MERGE.get(type(a))
     return rule(a, b) if rule is not None and type(a) is type(b) else None
-
-
-def merge_assigned(have: Type, given: Type) -> Type | None:
-    """Like :func:`merge_types` for what variables and maps hold, where a bool is no integer."""
-    return merge_types(have, given) if isinstance(have, Bool) == isinstance(given, Bool) else None
 
 
 def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
@@ -158,6 +155,11 @@ def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
     elif isinstance(a.to, Int) and isinstance(b.to, Int):
         to = merge_ints(a.to, b.to)
     return None if to is None else Pointer(to, a.space or b.space)
+
+
+def moved_pointer(pointer: Pointer) -> Pointer:
+    """What a pointer is that something was added to: beside the context there is only memory."""
+    return Pointer(pointer.to, KERNEL) if pointer.space == CTX else pointer
 
 
 def _merge_tuples(a: Tuple, b: Tuple) -> Type | None:
@@ -174,25 +176,18 @@ def _merge_aggregates(a: Aggregate, b: Aggregate) -> Type | None:
     return a if a.signed else b
 
 
-def _merge_stacks(a: Stack, b: Stack) -> Type | None:
-    if (a.user, a.mode) != (b.user, b.mode):
-        return None
-    return a if a.limit >= b.limit else b
-
-
 _MERGE: dict[type, Callable[..., Type | None]] = {
     Str: lambda a, b: Str(max(a.capacity, b.capacity)),
     Buf: lambda a, b: Buf(max(a.capacity, b.capacity)),
     Pointer: _merge_pointers,
     Tuple: _merge_tuples,
     Aggregate: _merge_aggregates,
-    Stack: _merge_stacks,
 }
 
 
 def merge_keys(a: Type, b: Type) -> Type | None:
-    """Like :func:`merge_assigned` for map keys: pointers into different memories are only addresses."""
-    merged = merge_assigned(a, b)
+    """Like :func:`merge_types` for map keys: pointers into different memories are only addresses."""
+    merged = merge_types(a, b)
     if isinstance(a, Pointer) and isinstance(b, Pointer) and isinstance(merged, Pointer) and a.space != b.space:
         return Pointer(merged.to)
     return merged
@@ -273,8 +268,8 @@ def type_name(type: Type) -> str:
 
 def written_name(type: Type, syntax: TypeSyntax) -> str:
     """The same of a type that the script spells: strings and buffers have no size of their own there."""
-    if isinstance(type, Str) and not syntax.dims and syntax.typeof is None:
-        return "string"
+    if syntax.base == "string" and not syntax.dims and syntax.typeof is None:
+        return "string" + " *" * syntax.pointers
     if isinstance(type, Buf) and syntax.typeof is None:
         return "buffer[4]" + (f"[{type.capacity}]" if syntax.dims else "")
     return "inet[0]" if isinstance(type, Inet) and syntax.typeof is None else type_name(type)

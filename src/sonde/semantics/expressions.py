@@ -14,6 +14,7 @@ from ..language.lexer import parse_integer
 from ..types import (
     BOOL,
     BPF,
+    CTX,
     INT64,
     NOTHING,
     UINT64,
@@ -55,7 +56,7 @@ def check_int(context: CheckContext, node: ast.IntLiteral) -> Type:
 
 
 def check_str(context: CheckContext, node: ast.StrLiteral) -> Type | None:
-    type, most = text_type(node), min(context.config.max_strlen, MAX_STRING)
+    type, most = text_type(node), min(context.config.max_strlen or MAX_STRING, MAX_STRING)
     if type.capacity > most:
         context.error("string-too-long", f"String is too long (over {most} bytes): {node.value}", node)
         return None
@@ -191,6 +192,13 @@ def space_of(context: CheckContext, node: Expr) -> str:
             return context.program.space
 
 
+def is_context(node: Expr, type: Type) -> bool:
+    """Whether a value is the program's context: ``ctx``, or ``*ctx``."""
+    if isinstance(node, ast.Unary) and node.op == "*":
+        return isinstance(node.operand.type, Pointer) and is_context(node.operand, node.operand.type)
+    return isinstance(type, Pointer) and type.space == CTX
+
+
 def check_field(context: CheckContext, node: ast.FieldAccess) -> Type | None:
     if isinstance(node.operand, (ast.Name, ast.Call)) and node.operand.name == "config":
         return _config_field(context, node)
@@ -311,7 +319,7 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
                       f"found {context.aggregate_of(node.operand) or convert.type_name(operand)}.", node)
         return None
     index = context.aggregate_of(node.index) or index
-    if convert.as_int(index) is None:
+    if convert.as_int(index) is None or isinstance(node.index.const, int) and node.index.const < 0:
         context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
                       f"{convert.type_name(index)}", node)
         return None
@@ -350,6 +358,12 @@ def _constant_index(context: CheckContext, node: ast.Index, operand: Tuple) -> T
 # --- casts, sizes, tuples, blocks -------------------------------------------------------------------------
 
 
+# They have a size, and no values of their own.
+_AGGREGATES = {str(type): type for type in (
+    Aggregate("count"), *[Aggregate(kind, signed) for kind in ("sum", "min", "max", "avg", "stats")
+                          for signed in (True, False)])}
+
+
 def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "") -> Type | None:
     """A type as written; ``typeof(expr)`` is the expression's."""
     if syntax.typeof is None:
@@ -358,6 +372,8 @@ def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "")
                 and context.types.find_type(syntax.base) is None:
             context.types.report_unknown_type(syntax)
             return None
+        if syntax.base in _AGGREGATES and not syntax.pointers and not syntax.dims:
+            return _AGGREGATES[syntax.base]
         if syntax.base == "char":  # in scripts, as in bpftrace, a byte without a sign; C's char has one
             syntax = ast.TypeSyntax(syntax.span, "uint8", syntax.pointers, syntax.dims, None, syntax.outer)
         found = context.types.resolve_type(syntax, space, context.config.text_size, own)
@@ -395,8 +411,9 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
     if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
     open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
-    if open_ended or not _is_castable(operand, to):
-        have = context.aggregate_of(node.operand) or convert.type_name(operand)
+    held = context.aggregate_of(node.operand)
+    if open_ended or not _is_castable(operand, to) or held is not None and isinstance(to, (Array, Symbol)):
+        have = held or convert.type_name(operand)
         wrong = f'Cannot cast from C type "{have}"' if isinstance(operand, Struct) else \
             f'Cannot cast from "{have}" type' if operand == NOTHING else \
             f'Cannot cast from "{have}" to "{convert.written_name(to, node.to)}"'
@@ -458,11 +475,14 @@ def check_sizeof(context: CheckContext, node: ast.SizeOf) -> Type | None:
         type = _check_unevaluated(context, node.what)
     if isinstance(type, Enum) and not isinstance(node.what, ast.FieldAccess):  # a member takes what C gives it
         type = UINT64
-    return None if type is None else fold_constant(node, type.size, UINT64)
+    size = 8 if isinstance(type, Aggregate) else type.size if type is not None else None  # of the former, as there
+    return None if size is None else fold_constant(node, size, UINT64)
 
 
 def _check_unevaluated(context: CheckContext, node: Expr) -> Type | None:
-    """The type of an expression whose value nobody asks for."""
+    """The type of an expression whose value nobody asks for; of a map that has keys, that of those."""
+    if isinstance(node, ast.MapRef) and node.key is None and context.map_state(node).keyed:
+        return context.map_state(node).inferred_key
     outer, context.unevaluated = context.unevaluated, True
     found = context.check_expression(node)
     context.unevaluated = outer

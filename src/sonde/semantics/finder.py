@@ -59,11 +59,12 @@ class ProbeFinder:
                           f"{len(point.parts) - 1}", point, [f"write {form}", *more])
 
     def report_missing(self, point: AttachPoint, hints: Sequence[str] = (), message: str = "", wild: bool = False,
-                       ) -> list[Attach]:
+                       shown: str = "") -> list[Attach]:
         """Nothing like this exists here: an error, a warning or nothing, as ``missing_probes`` says. A pattern need not
         match, nor need one point of a clause that asks for its name; a clause none of whose points is there is reported
-        as one. ``wild``: what was left out of the attach point stands for anything."""
-        shown = ":".join(point.parts[1:])
+        as one. ``wild``: what was left out of the attach point stands for anything; ``shown``: where it was looked
+        for, and what."""
+        shown = shown or ":".join(point.parts[1:])
         if (wild or is_pattern(shown)) and not message or "probe" in self.use.names:
             self.unmatched += [f"no {self.kind} matches {shown}", *hints]
             return []

@@ -88,10 +88,12 @@ def _bad_operand(context: CheckContext, node: ast.Unary, operand: Type, code: st
 
 
 def _fold_minus(context: CheckContext, node: ast.Unary, value: int) -> Type | None:
-    if value > 1 << 63:
-        context.error("overflow", "unable to fold literals due to overflow or underflow", node)
-        return None
-    return fold_constant(node, -value)
+    return fold_constant(node, -value) if value <= 1 << 63 else _report_fold(context, node)
+
+
+def _report_fold(context: CheckContext, node: Expr, code: str = "overflow", hints: Sequence[str] = ()) -> Type | None:
+    context.error(code, "unable to fold literals due to overflow or underflow", node, hints)
+    return None
 
 
 def _check_not(context: CheckContext, node: ast.Unary, operand: Type) -> Type | None:
@@ -224,8 +226,7 @@ def binary_type(context: CheckContext, node: Expr, op: str, first: Side, second:
     if op in ("/", "%") and right == 0:
         if not is_written(first[0]) or not is_written(second[0]):
             return _arithmetic_type(op, a, b)
-        context.error("division-by-zero", "unable to fold literals due to overflow or underflow", node)
-        return None
+        return _report_fold(context, node, "division-by-zero")
     if op in ("<<", ">>"):
         return _check_shift(context, node, op, a, left, right)
     if isinstance(left, int) and isinstance(right, int):
@@ -258,8 +259,7 @@ def _warn_of_signed_division(context: CheckContext, node: Expr, op: str, first: 
 def _fold_literals(context: CheckContext, node: Expr, op: str, first: Expr, second: Expr) -> Type | None:
     """What is known of texts and tuples that are written down: ``"a" + "b"``, ``"abc" + 1`` (C's pointer into it),
     ``"a" < "b"``, ``"x" && true``, tuples of unequal lengths. None for anything else."""
-    left, right = (side.const if isinstance(side, (ast.StrLiteral, ast.IntLiteral, ast.BoolLiteral, ast.Binary)) else
-                   None for side in (first, second))
+    left, right = (side.const if isinstance(side, _FOLDED) else None for side in (first, second))
     if isinstance(left, str) and isinstance(right, str) and op in _ORDER:
         return fold_constant(node, int(_ORDER[op](left.encode("utf-8", "replace"), right.encode("utf-8", "replace"))),
                              BOOL)
@@ -283,6 +283,7 @@ def _fold_literals(context: CheckContext, node: Expr, op: str, first: Expr, seco
     return Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
 
 
+_FOLDED = (ast.StrLiteral, ast.IntLiteral, ast.BoolLiteral, ast.Binary, ast.Positional)
 _ORDER: dict[str, Callable[[bytes, bytes], bool]] = {
     "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
 
@@ -331,10 +332,10 @@ def _fits_unsigned(node: Expr, type: Type) -> bool:
 def _check_shift(context: CheckContext, node: Expr, op: str, a: Int, left: object, right: object) -> Type | None:
     if isinstance(right, int) and not 0 <= right < 64:
         hint = f"a shift by {right} is not between 0 and 63"
-        context.error("bad-shift", "unable to fold literals due to overflow or underflow" if isinstance(left, int) else
-                      hint, node, [hint] if isinstance(left, int) else [])
-        return None
-    if isinstance(left, int) and isinstance(right, int):
+        if isinstance(left, int) and not isinstance(node.left if isinstance(node, ast.Binary) else None, ast.Cast):
+            return _report_fold(context, node, "bad-shift", [hint])
+        context.warning("bad-shift", f"{hint}: it is one by {right & 63}", node)
+    elif isinstance(left, int) and isinstance(right, int):
         return _fold_binary(context, node, op, left, right)
     return Int(64, a.signed)
 
@@ -362,19 +363,16 @@ def _wrap_left_shift(value: int) -> int:
 
 def _fold_binary(context: CheckContext, node: Expr, op: str, left: int, right: int) -> Type | None:
     result = _FOLD[op](left, right)
-    if not -(1 << 63) <= result <= _MASK:
-        context.error("overflow", "unable to fold literals due to overflow or underflow", node)
-        return None
-    return fold_constant(node, result)
+    return fold_constant(node, result) if -(1 << 63) <= result <= _MASK else _report_fold(context, node)
 
 
 def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     """Pointer ± integer counts in elements, as in C; pointer − pointer is a distance in elements."""
     left, right = first[1], second[1]
     if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("+", "-"):
-        return left
+        return convert.moved_pointer(left)
     if isinstance(right, Pointer) and convert.as_int(left) is not None and op == "+":
-        return right
+        return convert.moved_pointer(right)
     if isinstance(left, Pointer) and isinstance(right, Pointer) and op == "-":
         return INT64
     if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("&", "|", "%"):
@@ -449,7 +447,10 @@ def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, s
         _warn_of_mixed_signs(context, node, op, first, second)
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
-        node.const = _FOLD[op](left, right)
+        number = Int(64, how == "signed")
+        if min(left, right) < 0 and max(left, right) >> 63 and is_written(first[0]) and is_written(second[0]):
+            return _report_fold(context, node)
+        node.const = _FOLD[op](convert.wrap_int(left, number), convert.wrap_int(right, number))
     elif isinstance(left, str) and isinstance(right, str) and how == "string":
         node.const = int((left == right) == (op == "=="))
     return BOOL

@@ -17,6 +17,7 @@ class Options(Record):
     family: bool = False        # only that child and all that it starts are traced
     unsafe: bool = False
     mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end
+    compile_only: bool = False  # nothing is attached: what attaching would refuse is not asked
     warnings: bool = True
     count_reads: bool = False   # -k: use counted helper reads instead of direct loads
     probe_filter: str = ""

@@ -13,6 +13,11 @@ _DECLARATIONS = (("type-mismatch", "trying to"),)  # of ``let $x: type = value``
 
 _MACROS = (("arity", "Call to "), ("bad-argument", "Call to "))
 
+_CALLS = (("arity", " requires "), ("arity", " takes up to "), ("unsafe", "unsafe function"),
+          ("bad-unroll", ""), ("not-constant", "unroll"), ("function-probe", "can not be used with"),
+          ("bad-argument", "expects a map"), ("bad-argument", "tseries()"), ("bad-argument", "lhist()"),
+          ("bad-argument", "curr_ns"), ("bad-argument", "Builtin strncmp"))
+
 # Each pass has (code, words that are in the message) of what it finds.
 _PASSES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("type-too-large", ""), ("unknown-config", ""), ("config-value", ""), ("config-environment", "")),
@@ -26,16 +31,16 @@ _PASSES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("division-by-zero", ""), ("bad-operand", "illegal"), ("value-too-large", "fold")),
     (("builtin-probe", ""), ("function-probe", "The ctx")),
     (("aggregate-value", "must be assigned directly"),),
+    (("bad-argument", "is_scalar()"),),
     (("bad-argument", "argument to 'getopt'"), ("other-default", "")),
     (("undefined-variable", "Undefined"), ("redeclared", "")),
-    (("arity", " requires "), ("arity", " takes up to "), ("unsafe", "unsafe function"),
-     ("bad-unroll", ""), ("not-constant", "unroll"), ("function-probe", "can not be used with"),
-     ("bad-argument", "expects a map"), ("bad-argument", "tseries()"), ("bad-argument", "lhist()")),
+    _CALLS,
     (("function-probe", "The path"),),
     (("unknown-function", ""), ("unknown-type", "Cannot resolve"), ("unknown-field", ""), ("not-a-struct", ""),
      ("type-mismatch", "trying to"), ("type-mismatch", "Branches must"), ("bad-operand", "operator can not"),
      ("not-an-array", ""), ("not-a-pointer", "operator can not"), ("not-an-integer", ""),
-     ("aggregate-value", "assigned to a scratch"), ("key-mismatch", ""), ("map-key", ""), ("bad-range", ""),
+     ("aggregate-value", "assigned to a scratch"), ("no-value", "assigned to a scratch"),
+     ("key-mismatch", ""), ("map-key", ""), ("bad-range", ""),
      ("bad-argument", "stack mode"), ("bad-argument", "only supports integer arguments"), ("bad-argument", "pton()")),
     _DECLARATIONS,
     (("function-probe", ""), ("unsafe", "")),
@@ -60,9 +65,11 @@ def _is_of_none(item: Diagnostic) -> bool:
 
 def _order_of(item: Diagnostic) -> tuple[int, int]:
     """By what findings are sorted: the pass that comes upon one; of calls that fit no macro those within others come
-    first."""
+    first, of other wrong calls those around them."""
     number = pass_of(item)
-    return number, item.span.end if item.span is not None and _PASSES[number:number + 1] == (_MACROS,) else 0
+    found = _PASSES[number] if number < _REST and item.span is not None else ()
+    return number, 0 if item.span is None else item.span.end if found is _MACROS else \
+        item.span.start if found is _CALLS else 0
 
 
 def pass_of(item: Diagnostic) -> int:

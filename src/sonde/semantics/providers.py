@@ -138,7 +138,8 @@ def _expand_raw_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[
     every = finder.world.raw_tracepoints()
     found = [(m, e) for m, e in every if in_module(m) and in_event(e)]
     if not found:
-        return finder.report_missing(point, did_you_mean("rawtracepoint:", event, [e for _, e in every]))
+        return finder.report_missing(point, did_you_mean("rawtracepoint:", event, [e for _, e in every]),
+                                     wild=not module)
     return [Attach("rawtracepoint", _raw_tracepoint_name(m, e), m, e, pid=pid) for m, e in found]
 
 

@@ -156,7 +156,7 @@ def _compound_type(context: CheckContext, node: ast.Assign, target: ast.Variable
         hints = [f"it is changed by assigning {have.kind}() again"] if isinstance(have, Aggregate) else []
         context.report_mismatch(name, changed_type(node.op[0], have, value), have, node, hints=hints)
         return None
-    if number is not None and given is None:
+    if number is not None and given is None and not isinstance(value, Pointer):
         have = Int(64, number.signed)
     return binary_type(context, _operation(node), node.op, (target, have), (node.value, value))
 
@@ -224,7 +224,7 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
     if node.declared is not None:
         space = value.space if isinstance(value, Pointer) else ""  # a type says nothing of the memory pointed into
         declared = resolve_type(context, node.declared, space or context.program.space)
-        if isinstance(declared, NoneType):
+        if isinstance(declared, (NoneType, Aggregate)):
             context.error("unknown-type", f"Invalid variable declaration type: {declared}", node.declared)
             return
         if declared is None:
@@ -272,8 +272,9 @@ def _check_while(context: CheckContext, node: ast.While) -> None:
         "are more easily proven to be bounded by the verifier."])
     found = context.check_value(node.cond, "a loop")
     if found is not None and not convert.can_be_condition(found) and not isinstance(node.cond, ast.StrLiteral):
-        # bpftrace takes what lies in memory for true: it tests the address
-        node.cond = ast.BoolLiteral(node.cond.span, value=True)
+        # bpftrace takes what lies in memory for true: it tests the address. Histograms have none.
+        true = not isinstance(found, Aggregate) or found.kind == "stats"
+        node.cond = ast.BoolLiteral(node.cond.span, value=true)
         context.check_value(node.cond)
     _check_loop_body(context, node.body)
 
@@ -286,7 +287,7 @@ def _check_loop_body(context: CheckContext, body: Sequence[Stmt]) -> None:
 
 def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
     context.check_value(node.count, "unroll()")
-    count = node.count.const if is_written(node.count, ast.SizeOf, ast.OffsetOf) else None
+    count = node.count.const if is_written(node.count, ast.SizeOf, ast.OffsetOf, ast.Name) else None
     if not isinstance(count, int) or count < 0 or isinstance(node.count.type, Bool):
         context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
@@ -308,8 +309,7 @@ def _check_for(context: CheckContext, node: ast.For) -> None:
     if found is not None:
         context.assign_variable(state, found, node.variable)
         node.variable.type = state.type
-    if found is not None or node.end is not None:
-        _check_loop_body(context, node.body)
+    _check_loop_body(context, node.body)
     context.scopes.pop()
 
 
@@ -358,8 +358,8 @@ def _pair_type(context: CheckContext, node: ast.For) -> Type | None:
         state.read = True
         value = convert.read_type(value)
         if value is None:
-            context.error("aggregate-value", f"the values of {state.name} cannot be read in a program; print them",
-                          node.start)
+            context.error("aggregate-value", f"Loop expression does not support type: {node.start.type}", node.start,
+                          [f"print({state.name}) shows them"])
             return None
     return Tuple((state.inferred_key, value))
 

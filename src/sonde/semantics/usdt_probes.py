@@ -31,7 +31,7 @@ def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> li
     problems = [problem for file in paths for problem in unreadable_hints(finder, file)]
     return finder.report_missing(point, problems or did_you_mean(
         f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]),
-        wild=len(parts) == 2)
+        wild=len(parts) == 2, shown=f"{path}:{name}")
 
 
 def _probes_in_file(finder: ProbeFinder, path: str, provider: str, name: str) -> list[Attach]:

@@ -95,6 +95,8 @@ def _in_flat_file(finder: ProbeFinder, point: AttachPoint, kind: str, parts: lis
 
 def _unknown_boundary(finder: ProbeFinder, point: AttachPoint, what: str) -> bool:
     """Nobody can tell whether an instruction starts there: an error, or a warning with --unsafe (True)."""
+    if finder.options.compile_only:
+        return True
     message = f"Could not determine instruction boundary for {what} (binary appears stripped)."
     if finder.options.unsafe:
         finder.diagnostics.warning("no-boundary", f"{message} Misaligned probes can lead to tracee crashes!",
@@ -145,11 +147,11 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
             return _report_inlined(finder, point, kind, path, symbol, copies)
         return finder.report_missing(point, unreadable_hints(finder, path) or did_you_mean(
             f"{kind}:{path}:", symbol, [f.name for f in functions]) or (
-            [] if functions else ["the file has no symbols: is a debug package missing?"]))
+            [] if functions else ["the file has no symbols: is a debug package missing?"]), shown=f"{path}:{symbol}")
     if not chosen[0].size and not offset and not is_pattern(symbol) and not finder.options.unsafe:
         return finder.error("no-boundary", f"Could not determine boundary for {symbol} (symbol has size 0).", point,
                             [_FORCE])
-    if offset and offset >= max(chosen[0].size, 1):
+    if offset and offset >= max(chosen[0].size, 1) and not finder.options.compile_only:
         return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
                             point)
     if offset and not all(_between_instructions(finder, path, f, offset, point) for f in chosen):
@@ -171,6 +173,8 @@ def _report_inlined(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
 
 def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
                        address: int) -> list[Attach]:
+    if address == 0:
+        return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point)
     offset = finder.world.user_offset(path, address)
     if offset is None:
         return finder.report_missing(point, [f"address {text} is in no segment of the file"])
@@ -325,7 +329,8 @@ def _result_type(item: Attach, world: World) -> Type | None:
 def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction, offset: int,
                           point: AttachPoint) -> bool:
     """A breakpoint within an instruction would wreck the traced program."""
-    if finder.options.unsafe or finder.world.is_instruction_start(path, function.offset, offset):
+    if finder.options.unsafe or finder.options.compile_only or \
+            finder.world.is_instruction_start(path, function.offset, offset):
         return True
     finder.error("mid-instruction",
                  "Possible attachment attempt in the middle of an instruction, try a different offset.", point,
