@@ -109,7 +109,9 @@ ROWS = (
             probes=("kretprobe", "uretprobe", "fexit"),
             place="can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes{instead}",
             scalar=lambda lo, node: lo.normalise(lo.context.retval(lo), node.type)),
-    Builtin("ctx", _type_of_ctx, "The program's raw context.", scalar=lambda lo, node: lo.context_pointer()),
+    Builtin("ctx", _type_of_ctx, "The struct that the kernel gives to the program: an iterator's object, `pt_regs` in "
+            "functions' probes, `bpf_perf_event_data` in timers' and counters'.",
+            scalar=lambda lo, node: lo.context_pointer()),
     Builtin("func", _type_of_func, "Name of the traced function.", probes=FUNCTIONS,
             scalar=lambda lo, node: tasks.traced_address(lo), value=_write_func),
     Builtin("probe", Symbol("probe"), "Full name of the probe.", scalar=lambda lo, node: lo.probe_index()),
