@@ -41,7 +41,7 @@ def test_tests_pass_and_fail(tmp_path: Path) -> None:
         "ends": True}
     assert "hidden" not in done.stdout and "shown\n" in done.stdout and "ERROR: assert failed: no sum" in done.stdout
     assert "[==========] 8 tests ran.\n[  PASSED  ] 3 tests.\n[  FAILED  ] 5 tests, listed below:\n" in done.stdout
-    assert done.stdout.startswith("begin\n[==========] Running 8 tests.\n") and done.stdout.endswith("end\n")
+    assert done.stdout.startswith("begin\n[==========] Running 8 tests.\n") and done.stdout.endswith("end\n\n\n")
 
 
 def test_all_pass(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_all_pass(tmp_path: Path) -> None:
 def test_benchmarks(tmp_path: Path) -> None:
     done = run_sonde("-q", "--bench", script(tmp_path))
     assert done.returncode == 0
-    assert re.fullmatch(r"begin\nBenchmark +Time\(ns\) +Iterations\n-{66}\ncount +\d+ +\d+\nprint +\d+ +\d+\nend\n",
+    assert re.fullmatch(r"begin\nBenchmark +Time\(ns\) +Iterations\n-{66}\ncount +\d+ +\d+\nprint +\d+ +\d+\nend\n\n\n",
                         done.stdout), done.stdout
     done = run_sonde("-q", "-f", "json", "--bench", script(tmp_path, "bench:b { @ = count(); }"))
     found = json.loads(done.stdout)
@@ -65,5 +65,5 @@ def test_benchmarks(tmp_path: Path) -> None:
 def test_traces_leave_them_out(tmp_path: Path) -> None:
     done = run_sonde("-q", script(tmp_path))
     assert done.stdout == "begin\nend\n\n\n" and done.returncode == 0
-    assert "No probes to attach" in run_sonde("-e", "test:x { }").stderr
+    assert "use --test to run test probes" in run_sonde("-e", "test:x { }").stderr
     assert run_sonde("--test", "--bench", "-e", "test:x { }").returncode == 1

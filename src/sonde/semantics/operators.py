@@ -88,7 +88,10 @@ def _bad_operand(context: CheckContext, node: ast.Unary, operand: Type, code: st
 
 
 def _fold_minus(context: CheckContext, node: ast.Unary, value: int) -> Type | None:
-    return fold_constant(node, -value) if value <= 1 << 63 else _report_fold(context, node)
+    if value <= 1 << 63:
+        return fold_constant(node, -value)
+    context.error("overflow", "negative value will underflow", node)
+    return None
 
 
 def _report_fold(context: CheckContext, node: Expr, code: str = "overflow", hints: Sequence[str] = ()) -> Type | None:
