@@ -260,7 +260,7 @@ class FakeWorld:
                 UsdtProbe("app", "stop", 0x180, 0x3000, [UsdtArgument("unknown", text="8f@%xmm0")])]
 
     def cgroup_id(self, path: str) -> int | None:
-        return 42 if path == "/sys/fs/cgroup" else None
+        return 42 if path in ("/", "/sys/fs/cgroup") else None
 
 
 class FentryWorld(FakeWorld):

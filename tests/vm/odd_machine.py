@@ -62,6 +62,8 @@ CASES = [
          error="known by control groups of version 2, and there are none here", status=1),
     Case(OLD, "a group of version 1", ["-e", 'begin { print(cgroupid("/sys/fs/cgroup/cpu")); exit(); }'],
          error="No cgroup at '/sys/fs/cgroup/cpu'", status=1),
+    Case(OLD, "a path", ["-e", 'begin { print(cgroup_path(cgroup)); exit(); }'],
+         error="cgroup_path\\(\\) is empty here"),
     Case(BLIND, "raw tracepoint",
          [*WORK, "-e", f"{RAW} {{ @ = count(); }}"],
          rf"@: {CALLS}\n"),

@@ -24,6 +24,9 @@ def _write_usym(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 
 
 def check_cgroup_path(context: CheckContext, node: Call, types: Types) -> Type:
+    if context.world.cgroup_id("/") is None:
+        context.warning("no-cgroups", "cgroup_path() is empty here: it names control groups of version 2, and there "
+                        "are none", node, ["mount -t cgroup2 none /sys/fs/cgroup"])
     return Symbol("cgroup_path", node.args[1].const if len(node.args) > 1 else "")
 
 
