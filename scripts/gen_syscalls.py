@@ -15,13 +15,15 @@ COMMON = ("set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack futex_wa
           "listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat "
           "removexattrat open_tree_attr file_getattr file_setattr listns").split()
 COMMON_FROM = 450
-X86_64 = {"uretprobe": 335, "uprobe": 336}
 
 HEADERS = {
     "x86_64": "#include <asm/unistd_64.h>\n",
     "aarch64": "#define __ARCH_WANT_RENAMEAT\n#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n"
                "#define __ARCH_WANT_SYS_CLONE3\n#define __ARCH_WANT_MEMFD_SECRET\n#include <asm-generic/unistd.h>\n",
+    "riscv64": "#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n#define __ARCH_WANT_MEMFD_SECRET\n"
+               "#define __ARCH_WANT_SYS_CLONE3\n#include <asm-generic/unistd.h>\n",
 }
+OWN = {"x86_64": {"uretprobe": 335, "uprobe": 336}, "riscv64": {"riscv_hwprobe": 258, "riscv_flush_icache": 259}}
 
 def numbers(arch: str) -> dict[str, int]:
     """Name to number, from the preprocessor's list of macros."""
@@ -35,7 +37,7 @@ def numbers(arch: str) -> dict[str, int]:
         if value.isdigit() and not name.startswith("__NR") and name not in ("syscalls", "arch_specific_syscall"):
             found[name] = int(value)
     found |= {name: COMMON_FROM + i for i, name in enumerate(COMMON)}
-    return found | (X86_64 if arch == "x86_64" else {})
+    return found | OWN.get(arch, {})
 
 
 def table(found: dict[str, int]) -> str:

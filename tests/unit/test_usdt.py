@@ -1,4 +1,4 @@
-"""Static probes: argument descriptors of both architectures, the notes of a file, and programs by place."""
+"""Static probes: argument descriptors of each architecture, the notes of a file, and programs by place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sonde.arch import ARCHES
 from sonde.kernel.foreign.usdt import parse_arguments
 from unit.fake_world import check_text, findings
 
-X86, ARM = ARCHES["x86_64"], ARCHES["aarch64"]
+X86, ARM, RISCV = ARCHES["x86_64"], ARCHES["aarch64"], ARCHES["riscv64"]
 
 
 def shown(text: str, arch: str = "x86_64") -> list[tuple[object, ...]]:
@@ -61,6 +61,16 @@ def test_x86(text: str, expected: tuple[object, ...]) -> None:
 ])
 def test_aarch64(text: str, expected: tuple[object, ...]) -> None:
     assert shown(text, "aarch64") == [expected]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("8@a5", ("register", 8, False, RISCV.registers["a5"], 0, -1, 1, 0)),
+    ("-4@-20(s0)", ("memory", 4, True, RISCV.registers["s0"], -20, -1, 1, 0)),
+    ("8@(sp)", ("memory", 8, False, RISCV.registers["sp"], 0, -1, 1, 0)),
+    ("-4@12", ("constant", 4, True, 0, 12, -1, 1, 0)), ("8@zero", ("constant", 8, False, 0, 0, -1, 1, 0)),
+])
+def test_riscv64(text: str, expected: tuple[object, ...]) -> None:
+    assert shown(text, "riscv64") == [expected]
 
 
 def test_several_and_what_is_not_understood() -> None:

@@ -39,8 +39,8 @@ def prepared(wanted: str, arch: Arch) -> Path:
 
 
 def candidates(names: Iterable[str], wanted: str, arch: Arch) -> list[str]:
-    """The cloud kernels of a series (the smallest ones), oldest first."""
-    pattern = re.compile(rf"linux-image-{re.escape(wanted)}(?:[.+-].*)?-cloud-{arch.debian}")
+    """The smallest kernels of a series, oldest first."""
+    pattern = re.compile(rf"linux-image-{re.escape(wanted)}(?:[.+-].*)?-{arch.kernels}")
     found = [n for n in names if pattern.fullmatch(n) and not re.search(r"-(rt|dbg|unsigned)", n)]
     return sorted((n for n in found if re.match(r"linux-image-\d+\.\d+\.\d", n)), key=natural)
 
@@ -55,7 +55,7 @@ def newest_package(wanted: str, arch: Arch, apt: Apt) -> str:
             apt.run("update")
         if found := candidates(apt.names(f"linux-image-{wanted}"), wanted, arch):
             return found[-1]
-    raise Unavailable(f"no Debian package linux-image-{wanted}.*-cloud-{arch.debian} can be had from {apt.suite}")
+    raise Unavailable(f"no Debian package linux-image-{wanted}.*-{arch.kernels} can be had from {apt.suite}")
 
 
 def fetch(package: str, cache: Path, root: Path, apt: Apt) -> Path:

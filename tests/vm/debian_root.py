@@ -14,21 +14,20 @@ from debian import Apt, Unavailable, cache_directory, making
 PACKAGES = tuple(str.split("""
     base-files base-passwd bash binutils busybox-static coreutils dash debianutils diffutils findutils gcc grep iproute2
     kmod libc-bin libc6-dev mount procps python3 python3-hypothesis sed usr-is-merged util-linux"""))
-SUITE = "bookworm"  # its Python is 3.11
 
 
 def prepared_root(arch: Arch) -> Path:
     """The root's directory: the host's own, or one from the cache, else made of some 120 packages (80 MB)."""
     if arch.name == os.uname().machine:
         return Path("/")
-    target = cache_directory() / f"root-{SUITE}-{arch.debian}"
+    target = cache_directory() / f"root-{arch.suite}-{arch.debian}"
     if not (target / "ready").exists():
-        apt = Apt(SUITE, arch.debian)
+        apt = Apt(arch.suite, arch.debian)
         apt.run("update")
         said = apt.run("install", "--download-only", "--yes", "--no-install-recommends", *PACKAGES)
         archives = sorted(apt.archives.glob("*.deb"))
         if said or not archives:
-            raise Unavailable(f"the packages of {SUITE} for {arch.debian}: {said or 'apt-get brought none'}")
+            raise Unavailable(f"the packages of {arch.suite} for {arch.debian}: {said or 'apt-get brought none'}")
         with making(target) as root:
             unpack(archives, root)
             (root / "ready").touch()
@@ -52,5 +51,7 @@ def unpack(archives: list[Path], root: Path) -> None:
     for name, program in (("awk", "mawk"), ("which", "which.debianutils")):
         (root / "usr" / "bin" / name).symlink_to(program)
     # Of use if this interpreter is of the same version as that one.
-    subprocess.run([sys.executable, "-m", "compileall", "-q", "-s", root, "-p", "/", root / "usr/lib/python3.11",
-                    root / "usr/lib/python3"], check=True)
+    library = root / "usr/lib" / f"python3.{sys.version_info.minor}"
+    if library.exists():
+        subprocess.run([sys.executable, "-m", "compileall", "-q", "-s", root, "-p", "/", library,
+                        root / "usr/lib/python3"], check=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .aarch64 import AARCH64
+from .riscv64 import RISCV64
 from .row import Arch as Arch
 from .x86_64 import X86_64
 
-ARCHES = {row.name: row for row in (X86_64, AARCH64)}
+ARCHES = {row.name: row for row in (X86_64, AARCH64, RISCV64)}
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 

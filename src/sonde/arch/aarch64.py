@@ -74,7 +74,7 @@ AARCH64 = Arch(
     # DWARF for the Arm 64-bit Architecture, 4.1
     dwarf_registers=(*(f"r{index}" for index in range(31)), "sp"),
     dwarf_stack_pointer=31, dwarf_frame_pointer=29, dwarf_return=30, dwarf_vectors=range(64, 96),
-    frame_to_cfa=16,
+    frame_to_cfa=16, frame_record=0,
     least_gap=12,  # the vdso has the code that signal handlers return to in one
     # adrp x16; ldr x17, [x16, n]; add x16, x16, n; bti c. br x17.
     plt_entry=((0x9F00001F, 0x90000010), (0xFFC003FF, 0xF9400211), (0xFFC003FF, 0x91000210), (0xFFFFFFFF, 0xD503245F)),
@@ -82,7 +82,7 @@ AARCH64 = Arch(
     # struct rt_sigframe: siginfo (128), ucontext before its sigcontext (176), fault_address (8); no table since 5.8
     signal_return=(bytes.fromhex("681180d2 010000d4"), 312),  # mov x8, #139; svc #0
     code_address_bits=48,  # pointer authentication signs return addresses above them (-mbranch-protection)
-    instruction_size=4, breakpoint_size=4, execute_length=0, watches_reads=True,
+    instruction_sizes=((0, 0, 4),), execute_length=0, watches_reads=True,
     fentry_since=(6, 4),  # ftrace has no direct calls before
     current_task=(), thread_pointer="",  # a system register has the one; switches alone store the other
     ordered_memory=False)

@@ -28,7 +28,8 @@ class Arch(Record):
     regular expression, a template and the bits to shift right.
 
     ``dwarf_registers`` are names in DWARF's order, ``dwarf_return`` is the number of the return address;
-    ``frame_to_cfa`` is how far above the address in the frame pointer a frame of unoptimised code ends. ``least_gap``
+    ``frame_to_cfa`` is how far above the address in the frame pointer a frame of unoptimised code ends, and
+    ``frame_record`` where from there the caller's frame pointer and the return address are saved. ``least_gap``
     is in bytes: a smaller one between functions is there to align them. ``plt_entry`` is (mask, value) of what an entry
     of the PLT without a table is made of, and ``plt_jump`` its last instruction. ``signal_return`` is the code in the
     vdso that signal handlers return to, where it has no unwinding table, and how far above the stack pointer there the
@@ -38,6 +39,9 @@ class Arch(Record):
     ``compat_flag`` is a register and the bit in it that marks a system call of a 32-bit process; without a register it
     is one of ``thread_info.status``. ``compat_state`` is a register, a mask and what it shows of the register wherever
     a 32-bit program is interrupted, ``user_state`` the same wherever a user program is.
+
+    ``instruction_sizes`` are (mask, value, bytes): the first whose value the first 16 bits of an instruction have tells
+    its size; () where that takes a decoder.
     """
 
     name: str  # uname -m
@@ -79,14 +83,14 @@ class Arch(Record):
     dwarf_return: int
     dwarf_vectors: range
     frame_to_cfa: int
+    frame_record: int
     least_gap: int
     plt_entry: tuple[tuple[int, int], ...]
     plt_jump: int
     signal_return: tuple[bytes, int]
     code_address_bits: int
     # the machine
-    instruction_size: int  # bytes; 0: they differ
-    breakpoint_size: int  # bytes of the instruction that a uprobe plants
+    instruction_sizes: tuple[tuple[int, int, int], ...]
     execute_length: int  # of a watchpoint on execution; 0: any
     watches_reads: bool  # without writes
     fentry_since: tuple[int, int]  # the first Linux

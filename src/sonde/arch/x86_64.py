@@ -78,10 +78,10 @@ X86_64 = Arch(
     # figure 3.36
     dwarf_registers=tuple(str.split("ax dx cx bx si di bp sp r8 r9 r10 r11 r12 r13 r14 r15")),
     dwarf_stack_pointer=7, dwarf_frame_pointer=6, dwarf_return=16, dwarf_vectors=range(17, 33),
-    frame_to_cfa=16,  # saved with the return address
+    frame_to_cfa=16, frame_record=0,  # saved with the return address
     least_gap=16, plt_entry=(), plt_jump=0,  # linkers make a table of it
     signal_return=(b"", 0),  # the C library's has a table
     code_address_bits=64,
-    instruction_size=0, breakpoint_size=1, execute_length=8, watches_reads=False, fentry_since=(5, 5),
+    instruction_sizes=(), execute_length=8, watches_reads=False, fentry_since=(5, 5),
     current_task=("current_task", "pcpu_hot"), thread_pointer="fsbase",
     ordered_memory=True)

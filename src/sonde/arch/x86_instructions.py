@@ -1,7 +1,4 @@
-"""Lengths of x86-64 instructions: is an offset the start of one? A breakpoint inside of one would wreck the program.
-
-After the opcode maps of the Intel manual, volume 2, appendix A.
-"""
+"""Lengths of x86-64 instructions, after the opcode maps of the Intel manual, volume 2, appendix A."""
 
 from __future__ import annotations
 
@@ -15,17 +12,6 @@ _MODRM_WORD = {0x69, 0x81, 0xC7}
 _0F_NOTHING = {*range(0x05, 0x0A), 0x0B, 0x0E, *range(0x30, 0x38), 0x77, *range(0xA0, 0xA3), *range(0xA8, 0xAB),
                *range(0xC8, 0xD0)}
 _0F_BYTE = {0x0F, *range(0x70, 0x74), 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0xC6}
-
-
-def is_instruction_start(code: bytes, offset: int) -> bool:
-    """Whether an instruction starts at ``offset``, where one does at 0. What cannot be decoded is taken for one."""
-    at = 0
-    while at < offset:
-        size = instruction_length(code, at)
-        if size <= 0:
-            return True
-        at += size
-    return at == offset
 
 
 def instruction_length(code: bytes, at: int) -> int:

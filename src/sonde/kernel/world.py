@@ -78,12 +78,10 @@ class UserSide:
 
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts there; see semantics.world."""
-        if size := this_arch().instruction_size:
-            return distance % size == 0
-        from ..arch import x86_instructions
+        from ..arch.instructions import is_instruction_start
         from .foreign.opening import read_start
         code = read_start(path, distance + 16, offset)
-        return not code or x86_instructions.is_instruction_start(code, distance)
+        return not code or is_instruction_start(this_arch(), code, distance)
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a symbol in a process, from the files that it has mapped."""

@@ -23,6 +23,8 @@ def leave_vdso(work: Work, pc: Reg, again: BasicBlock) -> None:
     """If this is where a signal's handler returned to: what the kernel saved of the registers when it called it."""
     b, row = work.b, arch_of(work.lo)
     code, saved = row.signal_return
+    if not code:
+        return
     there, signal, good, other = (b.block(n) for n in ("there", "signal", "good", "other"))
     work.read(8, pc, there, other)
     b.start(there)
@@ -123,7 +125,7 @@ def _find_frame(work: Work, rule: Reg, kind: Reg, lies: Reg, end: BasicBlock) ->
     work.fail("unwind_none")
     b.jump(end)
     b.start(stored)
-    b.set(frame, b.alu("add", b.alu("add", work.get("bp"), lies), 8))
+    b.set(frame, b.alu("add", b.alu("add", work.get("bp"), lies), 8 + arch_of(work.lo).frame_record))
     b.jump(framed)
     b.start(framed)
     return frame

@@ -149,7 +149,7 @@ class LocationFinder:
     def _general_register(self, number: int) -> int | None:
         assert self._arch is not None
         names = self._arch.dwarf_registers
-        return self._arch.registers[names[number]] if 0 <= number < len(names) else None
+        return self._arch.registers.get(names[number]) if 0 <= number < len(names) else None
 
     def _frame_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace | None:
         """A place above the return address is the caller's, and true already; one below it is not."""

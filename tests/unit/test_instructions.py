@@ -1,4 +1,4 @@
-"""Where x86-64 instructions start."""
+"""Where instructions start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from sonde.arch import ARCHES
 from sonde.arch import x86_instructions as x86
+from sonde.arch.instructions import is_instruction_start
+
+X86, ARM, RISCV = (ARCHES[name] for name in ("x86_64", "aarch64", "riscv64"))
 
 
 @pytest.mark.parametrize("code", [
@@ -28,12 +32,16 @@ def test_lengths(code: str) -> None:
 
 def test_starts() -> None:
     code = bytes.fromhex("554889e54156c3")
-    assert [x86.is_instruction_start(code, n) for n in range(7)] == [True, True, False, False, True, False, True]
+    assert [is_instruction_start(X86, code, n) for n in range(7)] == [True, True, False, False, True, False, True]
+    code = bytes.fromhex("0111 13050500 8280")  # addi sp, sp, -32; mv a0, a0; ret
+    assert [is_instruction_start(RISCV, code, n) for n in range(8)] == [True, False, True, False, False, False, True,
+                                                                        False]
+    assert [is_instruction_start(ARM, bytes(12), n) for n in (0, 2, 4, 7, 8)] == [True, False, True, False, True]
 
 
 def test_what_is_not_known_is_not_refused() -> None:
-    assert x86.is_instruction_start(bytes.fromhex("0607"), 1)
-    assert x86.is_instruction_start(b"", 5)
+    assert is_instruction_start(X86, bytes.fromhex("0607"), 1)
+    assert is_instruction_start(X86, b"", 5) and is_instruction_start(RISCV, b"\x13", 4)
 
 
 def test_as_a_disassembler_sees_it(tmp_path: Path) -> None:
