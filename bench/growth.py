@@ -118,18 +118,18 @@ def table(points: Points, x_title: str) -> str:
 
 TITLES = {
     "clauses": ("With clauses", "clauses of one event", "ns per event", """
-Clauses that fire at one event are one program with Sonde: the event, the test of the system call's number and what the
-clauses share are paid once."""),
+Sonde makes one program of all clauses that fire at one event: the event, the test of the system call's number and what
+the clauses share are paid for once."""),
     "keys": ("With keys", "keys of @[n] = count()", "ns per event", """
-A hash costs what the memory costs that its elements lie in: as long as that is the cache, more keys cost little."""),
+A hash costs what access to its elements' memory costs: as long as they are in the cache, more keys cost little."""),
     "cpus-own": ("With CPUs, each with memory of its own", "processes at once", "ns per event", """
 `@ = count()` has a slot for each CPU: no CPU waits for another, however many there are."""),
     "cpus-shared": ("With CPUs, and one element for all", "processes at once", "ns per event", """
-`@[1] = nsecs` is one element that all CPUs write: its cache line and the lock of its bucket travel between them. What a
-CPU pays grows with the CPUs that write at the same time, with any tracer; on many CPUs give such a map `cpu` as a key,
-or use an aggregate."""),
+`@[1] = nsecs` is one element that all CPUs write: its cache line and its bucket's lock travel between them. What a CPU
+pays grows with the number of CPUs that write at the same time, with any tracer; on many CPUs, give such a map `cpu` as
+a key, or use an aggregate."""),
     "elements": ("With elements that are printed", "keys", "ms of CPU from SIGINT to the end", """
-Reading, sorting and printing a map is linear in its keys, but for the sorting."""),
+Reading and printing a map is linear in its keys; sorting them is not."""),
 }
 
 
@@ -149,15 +149,15 @@ def write_page(found: dict[str, Points], folder: Path, versions: str) -> None:
 INTRODUCTION = """# What tracing costs, and how that grows
 
 Made by `bench/growth.py` from one run of {versions} side by side: Linux {kernel}, {machine}, {cpus} CPUs, the best of
-some rounds each. Times of machines differ: read the ratios and the shapes. Nanoseconds per event are the kernel's own
-figure (`kernel.bpf_stats_enabled`), some 50 of which are its statistics themselves. `bench/run.py` has the single
+a few rounds each. Times differ between machines: read the ratios and the shapes. Nanoseconds per event are the kernel's
+own figure (`kernel.bpf_stats_enabled`), some 50 of which are its statistics themselves. `bench/run.py` has the single
 figures.
 """
 
 COMPONENTS = """## What an event is made of
 
-Measured here with programs written by hand: what a call adds to a program, in a loop if not said otherwise. Nothing that is
-written in a script can cost less than the helpers that it needs.
+Measured here with hand-written programs: what a call adds to a program, in a loop unless stated otherwise. Nothing in a
+script can cost less than the helpers that it needs.
 
 | what | ns |
 |---|---|
@@ -165,39 +165,39 @@ written in a script can cost less than the helpers that it needs.
 | a program's first call of any helper, and each further one | 18, 6 |
 | the current task by a load (Linux 6.10, x86_64), the CPU's number | 2, 0.4 |
 | `nsecs`: in a loop, and as the only call of a program | 38, 63 |
-| a hash: an element found, updated, made and deleted again | 26, 85, 165 |
-| a per-CPU hash: an element found, with a key of 4 to 24 bytes, of 64 | 26 to 32, 38 |
-| an addition to memory that no other CPU can come between | 2 |
+| a hash: finding an element, updating one, making and deleting one | 26, 85, 165 |
+| a per-CPU hash: finding an element, with a key of 4 to 24 bytes, of 64 | 26 to 32, 38 |
+| an atomic addition to memory | 2 |
 | `kstack` of a system call: one frame, and all of them | 930, 1,600 |
 | `ustack`, 127 frames at most | 610 |
 
-So a stack as a key is the kernel's unwinder and next to nothing else (`kstack`: 0.75 of bpftrace's time, and no way below it), the clock is
-most of what `@ = hist(nsecs)` takes with any tracer (0.55), and reading a string of user memory, 105 ns, is half of what
-`uprobe:BIN:f { @[str(arg0)] = hist(arg1); }` takes (0.27). What else there was has been taken out:
+So a stack as a key costs the kernel's unwinder and next to nothing else (`kstack`: 0.75 of bpftrace's time, with no way below it), the clock is
+most of what `@ = hist(nsecs)` takes with any tracer (0.55), and reading a string from user memory, 105 ns, is half of what
+`uprobe:BIN:f { @[str(arg0)] = hist(arg1); }` takes (0.27). The rest has been removed:
 
-| instead of | there is | where | ns |
+| replaced | by | where | ns |
 |---|---|---|---|
 | making, finding and deleting an element of a hash | a slot for each thread (`@start[tid]`) | `lower/threads.py` | 190 to 15 |
-| finding the element of an aggregate | a table of each CPU's own, for the keys that it met first | `lower/hot.py` | 50 to 5 |
+| finding the element of an aggregate | a table per CPU, for the keys that the CPU met first | `lower/hot.py` | 50 to 5 |
 | asking for the current task, its `pid`, `tid`, `comm` | loads from where the kernel keeps them | `kernel/current_task.py` | 18 to 2 |
 
 `@[1] = nsecs` (256 against 334 ns) is the empty program, the clock and the update of an element, 46, 63 and 85 ns by this table; the rest
-finds the task and compares its `comm`. To find the element and store where it lies (26) would save most of the update, and is left
-out: an element that user space deletes meanwhile may already be another key's. What `@[n] = count()` over `nsecs % n` cannot save is the clock.
+finds the task and compares its `comm`. Finding the element and storing in place (26) would save most of the update, but is not
+done: an element that user space deletes meanwhile may already be another key's. What `@[n] = count()` over `nsecs % n` cannot save is the clock.
 
-Task storage (`BPF_MAP_TYPE_TASK_STORAGE`) is no place for `@start[tid]`: it goes when the thread ends, while its key stays in a map until the
+Task storage (`BPF_MAP_TYPE_TASK_STORAGE`) is no place for `@start[tid]`: it is freed when the thread ends, while a map's key stays until the
 script deletes it, and can be printed, counted and cleared until then.
 """  # noqa: E501
 
 EXPECTATIONS = """## On many CPUs
 
-More CPUs than these were not there to measure. What is to be expected of 64 follows from what they share:
+No machine with more CPUs was available. What to expect of 64 follows from what they share:
 
 | what | shared by CPUs | so with 64 |
 |---|---|---|
-| maps without keys, `count()`, `hist()` ... with and without keys | nothing while programs run | as with one; an element that is read at the end has 64 slots |
+| maps without keys, `count()`, `hist()` ... with and without keys | nothing while programs run | as with one; an element read at the end has 64 slots |
 | plain elements that several CPUs write | the element's cache line, its bucket's lock | slower with each CPU that writes at once |
-| `printf()` and all that is printed | one ring, one lock, one reader | the reader's speed is that of one CPU: what is above it is counted as lost; filter, count, or enlarge the ring |
+| `printf()` and everything printed | one ring, one lock, one reader | the reader has the speed of one CPU: what exceeds it is counted as lost; filter, count, or enlarge the ring |
 | the order of what is printed | nothing more | sorted as it is read, within a window of 20 ms |
 | `--budget` | one word, read | a purse for each CPU, filled sixteen runs at a time |
 """  # noqa: E501

@@ -18,9 +18,9 @@ FIGURES = Path(__file__).resolve().parent / "figures.json"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 TITLE, NEXT = "## Row by row\n", "## What an event is made of\n"
 INTRODUCTION = """
-Kept in `bench/figures.json` by `bench/run.py --peer BPFTRACE --only PIECE --json bench/figures.json`, and made a table
-of by `bench/rows.py`. Each row is of one run, in which the two took turns. Ratios of nanoseconds are of what stands
-above the empty program.
+`bench/run.py --peer BPFTRACE --only PIECE --json bench/figures.json` keeps the figures, `bench/rows.py` makes the
+table. Each row is from one run, in which the two took turns. Ratios of nanoseconds are of the time beyond that of the
+empty program.
 
 """
 
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 GUESTS = """
 Probes on kernel functions need other kernels than this one: nanoseconds that `{ @ = count(); }` adds to a call of
-`__do_sys_getppid` under QEMU's emulation, of which only the ratios mean something
+`__do_sys_getppid` under QEMU's emulation, where only the ratios are meaningful
 (`bench/entries.py --kernel 6.12 --peer BPFTRACE`; the goal is 0.6).
 
 | kernel, kind | sonde | sonde by kprobes | bpftrace 0.27.1 | ratio |
@@ -51,11 +51,11 @@ Probes on kernel functions need other kernels than this one: nanoseconds that `{
 | 7.2 kprobe | 218 | 374 | 458 | 0.48 |
 | 7.2 kretprobe | 277 | 1426 | 930 | 0.30 |
 
-The host was doing other things: other runs on 6.12, of one round instead of three, gave 0.35 and 0.22 for kprobes, 0.39
+The host had other work to do: other runs on 6.12, of one round instead of three, gave 0.35 and 0.22 for kprobes, 0.39
 and 0.70 for kretprobes; 7.2 has one round, of 800 times 500 calls.
 
 500 functions of a program by uprobes, from the command's start to its end (`bench/attach.py --peer BPFTRACE uprobe`):
-3.9 against 62.9 s, 0.06; the goal is 0.5. Under QEMU this was not compared.
+3.9 against 62.9 s, 0.06; the goal is 0.5. This was not compared under QEMU.
 """
 KEYS = "nearly all of it is sorting and formatting numbers that lie in memory in no order"
 ROWS = (

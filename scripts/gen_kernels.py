@@ -32,27 +32,26 @@ HEAD = """\
 
 <!-- Written by scripts/gen_kernels.py from what the kernels did: boot them, do not change this file. -->
 
-Debian's kernels for clouds, each booted under QEMU, where every kind of probe was counted against a program that knows
-how often it did what, every feature was tried, and every shipped tool was attached. `make test-vm` boots two of this
-machine's architecture each day in turn (`SONDE_VM_ARCH=aarch64`: two of that one), `make test-vm-all` all of them. What
-a kernel lacks is done another way, or refused in one sentence; `sonde doctor` says on any kernel which tools work
-there, and `-v` which way was taken.
+Debian's cloud kernels, each booted under QEMU: every kind of probe was checked against a program that counts what it
+does, every feature was tried, and every shipped tool was attached. Each day `make test-vm` boots the next two for this
+machine's architecture (`SONDE_VM_ARCH=aarch64`: for that one); `make test-vm-all` boots all of them. What a kernel
+lacks is done another way, or refused in one sentence; `sonde doctor` says which tools work on the running kernel, and
+`-v` which way was taken.
 """
 OTHERS = """
 ## Other architectures
 
-Debian's kernels of two more could carry Sonde, by the configurations in its packages `linux-config-*`; neither was
-booted.
+Judging by the configurations in its packages `linux-config-*`, Debian's kernels for two more could run Sonde; neither
+was booted.
 
 | | riscv64 | s390x (big-endian) |
 |---|---|---|
 | 6.1 (bookworm) | not in bookworm | `CONFIG_DEBUG_INFO_BTF` is not set |
 | 7.2 (sid) | BTF, kprobes, uprobes, fprobe, ftrace with direct calls | the same |
 
-What is missing in Sonde for either: its row in `src/sonde/arch`, which has all that Sonde knows of an architecture,
-and its row in `tests/vm/arches.py`. For s390x besides: instructions are encoded in
-little-endian order (`asm/insn.py`), and records and values are read in the order of the machine, which nothing has
-tried on one of the other order.
+For either, Sonde lacks its row in `src/sonde/arch`, which has all that Sonde knows about an architecture, and its row
+in `tests/vm/arches.py`. For s390x, moreover, instructions are encoded in little-endian order (`asm/insn.py`), and
+records and values are read in the machine's byte order, which is untested on a big-endian one.
 """
 
 
@@ -92,10 +91,10 @@ def page(surveys: dict[str, Survey]) -> str:
     working = [[f"{sum(not why for why in found['tools'].values())} of {len(found['tools'])}" for found in every]]
     return "".join([
         HEAD, f"\nThe releases: {releases}.\n",
-        "\n## Exact counts\n\nWhat was counted, of what happened.\n\n", table(["kind", *names], kinds),
+        "\n## Exact counts\n\nEvents counted, of those that happened.\n\n", table(["kind", *names], kinds),
         "\n## Features\n\n`--no-feature NAME` does without one. The release is the first that has it.\n\n",
         table(["feature", "what it is", "since", *names], features),
-        "\n## Tools\n\nHow many attach, of those that there were when the kernel was booted:\n\n",
+        "\n## Tools\n\nHow many attach, of those that existed when the kernel was booted:\n\n",
         table(names, working),
         "\nThe others, and why:\n\n| tool | why | Linux |\n|---|---|---|\n",
         *[f"{line} {', '.join(kernels)} |\n" for line, kernels in sorted(reasons.items())], OTHERS])
