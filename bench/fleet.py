@@ -4,6 +4,7 @@
     bench/fleet.py [HOSTS [KEYS [BUCKETS]]]      500 hosts, 1,000 keys of a count each, windows of 1 s
     PERIOD=10 bench/fleet.py 10000               windows of 10 s
     RECORD=FILE bench/fleet.py                   recorded
+    DASK=2 bench/fleet.py 300                    by way of a Dask cluster of two workers
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from simulated import COUNT, Contents, SimulatedAgent  # noqa: E402
-from sonde.fleet.coordinator import Fleet  # noqa: E402
+from sonde.fleet.connection import Way  # noqa: E402
+from sonde.fleet.coordinator import Fleet, raise_file_limit  # noqa: E402
 from sonde.fleet.recording import FleetRecorder, describe_fleet  # noqa: E402
 from sonde.fleet.request import FleetRequest  # noqa: E402
 from sonde.source import Source  # noqa: E402
@@ -29,6 +33,7 @@ from sonde.types import Aggregate  # noqa: E402
 
 WINDOWS = int(os.environ.get("WINDOWS", "10"))
 RECORD = os.environ.get("RECORD", "")
+WORKERS = int(os.environ.get("DASK", "0"))
 PERIOD = float(os.environ.get("PERIOD", "1"))  # s between two windows
 LOOK_EACH = 2e-5  # s between two looks at agents, for each: that these do not cost their square
 
@@ -58,12 +63,12 @@ def record_stream(contents: list[Contents], aggregate: Aggregate) -> None:
 def serve_agents(path: str, hosts: int, contents: list[Contents], aggregate: Aggregate) -> None:
     """Agents on a Unix socket, until all that have come have gone."""
     agents: list[SimulatedAgent] = []
-    looked = 0.0
+    looked, parent = 0.0, os.getppid()
     with socket.socket(socket.AF_UNIX) as listening, selectors.DefaultSelector() as selector:
         listening.bind(path)
         listening.listen(hosts)
         selector.register(listening, selectors.EVENT_READ)
-        while len(agents) < hosts or not all(agent.closed for agent in agents):
+        while os.getppid() == parent and (len(agents) < hosts or not all(agent.closed for agent in agents)):
             for key, _ in selector.select(0.005):
                 if key.data is None:
                     end, _ = listening.accept()
@@ -94,8 +99,7 @@ def make_contents(keys: int, buckets: int) -> tuple[list[Contents], Aggregate]:
 def main() -> int:
     hosts, keys, buckets = ([*map(int, sys.argv[1:]), *(500, 1000, 1)[len(sys.argv) - 1:]])[:3]
     contents, aggregate = make_contents(keys, buckets)
-    wanted, hard = hosts + 200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, 1024), max(wanted, hard)))
+    raise_file_limit(3 * hosts + 300)
     record_stream(contents, aggregate)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/agents"
@@ -110,18 +114,41 @@ def main() -> int:
     return 0
 
 
+@contextmanager
+def reach_agents(path: str, hosts: int) -> Iterator[tuple[list[str], Way]]:
+    """The hosts, and how they are reached: by as many paths of the socket, or through workers that share them."""
+    if not WORKERS:
+        for i in range(hosts):
+            os.makedirs(os.path.join(os.path.dirname(path), str(i)))
+        yield [f"unix:{path.replace('agents', f'./{i}/../agents')}" for i in range(hosts)], Way()
+        return
+    import distributed
+
+    from sonde.fleet.dask import DaskWay
+    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    with distributed.LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster, \
+            distributed.Client(cluster) as client:
+        way = DaskWay(client, path, every=True)
+        workers = [*way._workers.values()]
+        way._workers = {f"h{i}": workers[i % WORKERS] for i in range(hosts)}
+        yield way.hosts, way
+
+
 def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> None:
-    names = [f"unix:{path.replace('agents', f'./{i}/../agents')}" for i in range(hosts)]
-    for i in range(hosts):
-        os.makedirs(os.path.join(os.path.dirname(path), str(i)))
+    with reach_agents(path, hosts) as (names, way):
+        measure_run(names, way, keys, buckets, last)
+
+
+def measure_run(names: list[str], way: Way, keys: int, buckets: int, last: Contents) -> None:
+    hosts = len(names)
     asked = time.monotonic()
     first = 0.0
     request, log = FleetRequest(Source("stdin", ""), window=PERIOD), None
     if RECORD:
         log = FleetRecorder(os.open(RECORD, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
                             describe_fleet(names, request, False, False, "", {}))
-    with Fleet(names, request, parallel=64, log=log) as fleet:
-        while not fleet.begun:
+    with Fleet(names, request, way, parallel=64, log=log) as fleet:
+        while not fleet.begun and not fleet.done:
             fleet.poll(0.05)
         begun, cpu = time.monotonic(), time.process_time()
         while not fleet.done:
@@ -130,7 +157,7 @@ def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> N
                 first = time.monotonic()
         spent, took = time.process_time() - cpu, time.monotonic() - begun
         merged = time.process_time()
-        pairs = dict(fleet.results.pairs_of("@"))
+        pairs = dict(fleet.results.pairs_of("@")) if fleet.begun else {}
         merged = time.process_time() - merged
     total = {key: hosts * sum(words) for key, words in last.items()}
     exact = {key: getattr(value, "total", value) for key, value in pairs.items()} == total

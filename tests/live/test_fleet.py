@@ -211,7 +211,7 @@ def test_ctrl_c_collects() -> None:
 def test_what_does_not_compile_is_said_as_on_one_host() -> None:
     done = run_sonde("fleet", "-H", "local:a,local:b", "-e", "foo:bar { }", "1")
     assert done.returncode == 1 and "a: stdin:1:1-8: ERROR: Invalid probe type: foo" in done.stderr
-    assert "0 of 2 hosts; missing: a (Invalid probe type: foo), b (" in done.stderr
+    assert "0 of 2 hosts; missing: a, b (Invalid probe type: foo)\n" in done.stderr
     with pytest.raises(EnvironmentProblem, match="0 of 1 host"), sonde.fleet("local:a", "foo:bar { }"):
         pass
 

@@ -15,7 +15,7 @@ import pytest
 from simulated import COUNT, Contents, SimulatedAgent, SimulatedFleet, run_simulated, sum_contents
 from sonde.fleet import coordinator
 from sonde.fleet.coordinator import Fleet
-from sonde.fleet.hosts import expand_hosts
+from sonde.fleet.hosts import expand_hosts, fold_names
 from sonde.fleet.request import FleetRequest
 from sonde.fleet.show import JsonPresenter, Presenter
 from sonde.source import Source
@@ -49,7 +49,7 @@ BEHAVIOURS = {"h03": "dies", "h07": "stalls", "h11": "repeats", "h12": "disorder
 def test_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts die, stall, repeat themselves, come out of order and send nonsense: all numbers are of the hosts and
     windows that are named, exactly."""
-    monkeypatch.setattr(coordinator, "SILENT", 1.5)
+    monkeypatch.setattr(coordinator, "SILENCE", 1.5)
     way = SimulatedFleet(growing, behaviour=lambda host: BEHAVIOURS.get(host, ""))
     fleet = run(way, "h[01-40]")
     missing = {member.name: member.reason for member in fleet.missing}
@@ -141,7 +141,7 @@ def test_a_million_keys_are_bounded_and_named() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sonde.merge.table.MOST_KEYS", 100_000)
-        patch.setattr(coordinator, "SILENT", 50.0)  # one thread tells for all hosts, and is long about the first
+        patch.setattr(coordinator, "SILENCE", 50.0)  # one thread tells for all hosts, and is long about the first
         fleet = run(SimulatedFleet(flood, windows=1), "h[1-3]")
     assert [member.name for member in fleet.missing] == ["h1"], fleet.missing
     assert "more than 25000 keys" in fleet.missing[0].reason
@@ -149,9 +149,57 @@ def test_a_million_keys_are_bounded_and_named() -> None:
     assert COUNT.words == 1
 
 
+def test_a_host_that_was_silent_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not waited for, and named; when it speaks, all that it tells counts."""
+    monkeypatch.setattr(coordinator, "SILENCE", 1.0)
+    mute = threading.Event()
+
+    class Pausing(SimulatedAgent):
+        def advance(self, now: float) -> None:
+            if not (mute.is_set() and self.name == "h2"):
+                super().advance(now)
+    way = SimulatedFleet(growing, windows=30, period=0.2, kind=Pausing)
+    with way, Fleet(expand_hosts(["h[1-3]"]), REQUEST, way) as fleet:
+        while not all(member.windows for member in fleet.members):
+            fleet.poll(0.1)
+        mute.set()
+        while not fleet.missing:
+            fleet.poll(0.1)
+        assert fleet.describe_state().startswith("2 of 3 hosts; missing: h2 (silent for ") and not fleet.done
+        mute.clear()
+        while not fleet.done:
+            fleet.poll(0.1)
+    wanted = sum_contents([growing(f"h{i}", 29) for i in range(1, 4)])
+    assert not fleet.missing and dict(fleet.results.pairs_of("@")) == wanted
+
+
+def test_hosts_that_are_missing_for_one_reason_are_said_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]
+                                                                 ) -> None:
+    fleet = run(SimulatedFleet(growing, behaviour=lambda host: "refuses" if host > "h005" else ""), "h[001-500]")
+    state = "5 of 500 hosts; missing: h[006-500] (BTF: none); "
+    assert fleet.describe_state().startswith(state)
+    fleet.members[1].state = "tracing"
+    for member in fleet.members[1:3]:
+        member.state = "tracing"
+        member.leave(f"ssh: connect to host {member.name} port 22: refused")
+    assert "h[002-003] (ssh: connect to host h002 port 22: refused, after 4 windows), h[006-500] (" in \
+        fleet.describe_state()
+    printing = Presenter(fleet, 1)
+    printing.say_missing(fleet.missing)
+    assert capfd.readouterr().err.splitlines() == [
+        "WARNING: h[002-003] are missing from now on: ssh: connect to host h002 port 22: refused, after 4 windows",
+        "WARNING: h[006-500] are missing from now on: BTF: none"]
+
+
+@pytest.mark.parametrize("words", ["web1", "web[1-3,7]", "db[08-11].x,alone,web9", "10.0.0.[1-254]", "a,b"])
+def test_names_are_folded_as_they_are_written(words: str) -> None:
+    hosts = expand_hosts([words])
+    assert expand_hosts(fold_names(hosts)) == hosts and ",".join(fold_names(hosts)) == words
+
+
 def test_a_coordinator_that_was_stopped_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """All were stopped together, as on a machine that had no time for any of them: the hosts are not gone."""
-    monkeypatch.setattr(coordinator, "SILENT", 2.0)
+    monkeypatch.setattr(coordinator, "SILENCE", 2.0)
     running = threading.Event()
     running.set()
 

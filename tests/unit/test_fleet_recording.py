@@ -66,7 +66,7 @@ def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list
     """A recording of hosts of which half go wrong, and its outcome."""
     path = tmp_path_factory.mktemp("chaos") / "fleet.sonde"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coordinator, "SILENT", 3.0)
+        patch.setattr(coordinator, "SILENCE", 3.0)
         patch.setattr(coordinator, "READYING", 3.0)
         patch.setattr("sonde.merge.table.MOST_KEYS", 5000)
         way = SimulatedFleet(contents, 4, 0.3, chosen_behaviour, kind=ChaoticAgent)

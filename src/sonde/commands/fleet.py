@@ -94,7 +94,6 @@ def main(parsed: Parsed) -> int:
     if request.live or recorded or form != "text":
         request.columns = parsed.columns
     hosts, way = _find_hosts(own)
-    _raise_file_limit(3 * len(hosts) + 256)
     fleet = Fleet(hosts, request, way, _whole(own, "parallel", 64), _number(own, "patience", 10.0),
                   "by" in own, "outliers" in own, _make_log(parsed, own, hosts, request))
     presenter = make_presenter(fleet, "text" if form == "recording" else form, parsed.get("output"),
@@ -231,12 +230,3 @@ def _whole(own: dict[str, str], name: str, default: int) -> int:
 
 def _title_of(parsed: Parsed) -> str:
     return f"sonde fleet: {parsed.tool or (parsed.words[0] if parsed.words else 'a program')}"
-
-
-def _raise_file_limit(wanted: int) -> None:
-    """Each connection takes two descriptors."""
-    import resource
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

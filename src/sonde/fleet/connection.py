@@ -41,9 +41,10 @@ class Reach(SondeError):
 class Way:
     """How hosts are reached: by which ``ssh`` command, what Sonde is called there (``remote``), and with ``push`` the
     bytes of Sonde itself, which are sent before all else. ``clock_pause``: seconds between two questions for a host's
-    time, at least."""
+    time, at least; ``message_seconds``: of work for a message to a host, about."""
 
     clock_pause = 1.0
+    message_seconds = 5e-5
 
     def __init__(self, ssh: Sequence[str] = ("ssh",), remote: str = "sonde", push: bytes = b"") -> None:
         self.ssh = [*ssh]

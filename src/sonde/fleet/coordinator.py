@@ -22,21 +22,22 @@ from time import monotonic, sleep, time_ns
 from ..errors import SondeError
 from .connection import Way
 from .log import BEGUN, DATA, POLLED, STOPPED, Log
-from .member import COMPILING, CONNECTING, READY, TRACING, Member
+from .member import COMPILING, CONNECTING, ENDED, READY, SILENT, TRACING, Member
 from .protocol import Frame
 from .request import FleetRequest
 from .results import HostEvent, MergedPrint
 from .shapes import ShapeReader
 from .state import FleetState
 
-COLLECTING = 2.0   # s from the wish to end until what has not come is given up
+COLLECTING = 2.0   # s from the wish to end until what has not come is given up, beside those to say so
 LEAVING = 1.0      # s that all agents have to end by themselves
 READYING = 30.0    # s that a host has from the connection to being ready
 AHEAD = 0.2        # s from now to the common beginning, at least
-SILENT = 10.0      # s without a word (and three windows): a host is taken to be gone
+SILENCE = 10.0     # s without a word (and three windows) after which a host is not waited for
+_GONE = 6          # times that: it is given up
 _LOOK, _LOOK_EACH = 0.25, 5e-5  # s: so often deadlines and clocks are looked at, but rarer where hosts are many
 _DEAF = 4          # looks that were not made
-_TELL_EACH = 5e-5  # s to tell a host when to begin
+_FILES, _FILES_EACH = 256, 3  # descriptors that may be open
 _FEW, _EACH = 50, 1e-5  # hosts from which on they are looked at together, and s of patience for each
 
 
@@ -46,6 +47,7 @@ class Fleet(FleetState):
     def __init__(self, hosts: Sequence[str], request: FleetRequest, way: Way | None = None, parallel: int = 64,
                  patience: float = 10.0, by_host: bool = False, outliers: bool = False, log: Log | None = None) -> None:
         super().__init__(hosts, request, by_host, outliers, log or Log())
+        raise_file_limit(_FILES_EACH * len(hosts) + _FILES)
         self._way = way or Way()
         self._parallel = parallel
         self._patience = patience
@@ -56,6 +58,7 @@ class Fleet(FleetState):
         self._looked = 0.0
         self._pause = min(len(hosts) * _EACH, _LOOK / 2) if len(hosts) > _FEW else 0.0
         self._between = max(self._way.clock_pause, len(hosts) / 500)  # s between two looks at a host's clock
+        self._round = len(hosts) * self._way.message_seconds  # s to tell all of them something
         self._asking = request.encode_frame()
         self._shapes = ShapeReader(request.source)
         self._deadline = 0.0     # of the end, once it was asked for
@@ -89,11 +92,11 @@ class Fleet(FleetState):
         """Have all hosts end and send what they have; after COLLECTING seconds it is over."""
         if self._deadline:
             return
-        self.end_asked, self._deadline = True, monotonic() + COLLECTING
+        self.end_asked, self._deadline = True, monotonic() + COLLECTING + 2 * self._round
         self.log.note(STOPPED, time_ns())
         self._pending.clear()
         for member in self.members:
-            if member.state == TRACING:
+            if member.state in (TRACING, SILENT):
                 member.send("stop")
             else:
                 self._drop(member, "not begun when the end was asked for")
@@ -176,8 +179,16 @@ class Fleet(FleetState):
         if not self.started_at and not self._pending and not self._deadline \
                 and not any(member.state in (CONNECTING, COMPILING) for member in self.members):
             self._begin()
-        if not any(member.is_live for member in self.members):
-            self.done = True
+        self._end_if_over(now)
+
+    def _end_if_over(self, now: float) -> None:
+        """Nothing more will come. Who is silent is not waited for longer than for the others."""
+        if any(member.is_live and member.state != SILENT for member in self.members):
+            return
+        if any(member.state == ENDED for member in self.members):
+            for member in self.members:
+                self._drop(member, _describe_silence(member, now))
+        self.done = not any(member.is_live for member in self.members)
 
     def _connect(self, member: Member) -> None:
         member.heard = monotonic()
@@ -185,6 +196,9 @@ class Fleet(FleetState):
             connection = self._way.connect(member.address, self._patience)
         except SondeError as error:
             member.leave(error.message)
+            return
+        except OSError as error:  # too many open files, or processes
+            member.leave(f"from here: {error.strerror}")
             return
         member.connection = connection
         self._connecting[member] = monotonic() + self._patience + READYING
@@ -195,10 +209,12 @@ class Fleet(FleetState):
         for member, until in list(self._connecting.items()):
             if now > until or member.state == CONNECTING and now > until - READYING + self._patience:
                 self._drop(member, f"timeout while {member.state}")
-        silent = max(SILENT, 3 * self.request.window)
+        silent = max(SILENCE, 3 * self.request.window) + self._round
         for member in self.members:
-            if member.state == TRACING and now - member.heard > silent:
-                self._drop(member, f"silent for {silent:.0f} s")
+            if member.state == SILENT and now - member.heard > _GONE * silent:
+                self._drop(member, _describe_silence(member, now))
+            elif member.state == TRACING and now - member.heard > silent:
+                member.fall_silent(_describe_silence(member, now))
             elif self._deadline and member.is_live and now > self._deadline:
                 self._drop(member, "no answer at the end")
             else:
@@ -218,9 +234,22 @@ class Fleet(FleetState):
         if not ready:
             return
         slowest = max([member.clock.error for member in ready if member.clock.error < 1 << 61], default=0)
-        ahead = AHEAD + len(ready) * _TELL_EACH
+        ahead = AHEAD + self._round
         self.started_at = time_ns() + int(ahead * 1e9) + 2 * slowest
         self.log.note(BEGUN, self.started_at)
         self._connecting = {member: monotonic() + READYING for member in ready}
         for member in ready:
             member.send("start", at=max(self.started_at + member.clock.offset, 0))
+
+
+def _describe_silence(member: Member, now: float) -> str:
+    return f"silent for {now - member.heard:.0f} s"
+
+
+def raise_file_limit(wanted: int) -> None:
+    """Let this process have so many descriptors, or as many as it may."""
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

@@ -75,6 +75,7 @@ class DaskWay(Way):
     TLS (``tls://``), since Dask's control messages are pickled."""
 
     clock_pause = 10.0
+    message_seconds = 0.005
 
     def __init__(self, client: distributed.Client | str, path: str = SOCKET_PATH, every: bool = False) -> None:
         super().__init__()

@@ -85,9 +85,12 @@ class FleetRun:
     def _say_missing(self) -> None:
         """A number that is of fewer hosts from now on is not to be taken for another."""
         found = [member for member in self.fleet.missing if member not in self._missing]
-        self._missing.update(found)
+        back = [member for member in self.fleet.members if member in self._missing and not member.is_absent]
+        self._missing = self._missing.union(found).difference(back)
         if found and not self.fleet.is_ending:
             self.presenter.say_missing(found)
+        if back:
+            self.presenter.say_present(back)
 
     def _say_unrecorded(self) -> None:
         if self.fleet.log.problem and not self._unrecorded:

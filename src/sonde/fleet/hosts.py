@@ -13,6 +13,7 @@ from ..errors import UsageError
 MOST = 20000  # hosts
 LOCAL, SOCKET = "local:", "unix:"
 _RANGE = re.compile(r"\[([^\]]*)\]")
+_LAST_NUMBER = re.compile(r"(.*?)([0-9]{1,15})([^0-9]*)")
 _NAME = re.compile(r"[A-Za-z0-9_.:@%\[\]/-]+")
 
 
@@ -100,3 +101,35 @@ def short_names(hosts: Iterable[str]) -> dict[str, str]:
     names = {host: host.removeprefix(LOCAL).removeprefix(SOCKET).rpartition("@")[2] for host in hosts}
     taken = Counter(names.values())
     return {host: name if taken[name] == 1 else host for host, name in names.items()}
+
+
+def fold_names(names: Iterable[str]) -> list[str]:
+    """Names as people write them: ``web[001-017,203]`` for those that differ in their last number, in the order of the
+    first of each."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        match = _LAST_NUMBER.fullmatch(name)
+        start, digits, end = match.groups() if match else (name, "", "")
+        alike.setdefault((start, end), []).append(digits)
+    return [start + text + end for (start, end), numbers in alike.items() for text in _fold_numbers(numbers)]
+
+
+def _fold_numbers(numbers: list[str]) -> list[str]:
+    """In one pair of brackets, if all are equally long or none begins with a 0; else in one for each length."""
+    widths = sorted({len(digits) for digits in numbers})
+    if len(widths) == 1:
+        return [_fold_runs(sorted(map(int, numbers)), widths[0])] if widths[0] else [""]
+    if not any(digits[:1] == "0" for digits in numbers) and widths[0]:
+        return [_fold_runs(sorted(map(int, numbers)), 1)]
+    return [text for width in widths for text in _fold_numbers([digits for digits in numbers if len(digits) == width])]
+
+
+def _fold_runs(numbers: list[int], width: int) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [f"{low:0{width}}" if low == high else f"{low:0{width}}-{high:0{width}}" for low, high in runs]
+    return texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-DATA, LEFT, BEGUN, STOPPED, POLLED = range(5)  # kinds of what happens
+DATA, LEFT, BEGUN, STOPPED, POLLED, SILENCED = range(6)  # kinds of what happens
 
 
 class Log:
-    """Told in this order, the same things have the same result: which DATA came from a host when, that it LEFT (JSON:
-    the reason, hints), that all were to have BEGUN at a time, that the end was asked for (STOPPED), and that what was
-    to be printed was taken (POLLED; ``number`` 1 if nothing more could come). ``problem``: why it is kept no longer."""
+    """Told in this order, the same things have the same result: which DATA came from a host when, that it LEFT or was
+    SILENCED (JSON: the reason, hints), that all were to have BEGUN at a time, that the end was asked for (STOPPED), and
+    that what was to be printed was taken (POLLED; ``number`` 1 if nothing more could come). ``problem``: why it is kept
+    no longer."""
 
     problem = ""
 

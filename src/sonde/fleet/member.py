@@ -12,7 +12,7 @@ from ..merge.table import KeyTexts, SourceKeys
 from ..record import Record
 from ..spec import ScriptSpec
 from .connection import Connection, Reach
-from .log import LEFT, Log
+from .log import LEFT, SILENCED, Log
 from .protocol import FROM_AGENT, Column, Decoder, Frame, ProtocolError, encode_frame, read_delta
 from .shapes import ShapeReader
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..plain import Json
 
 CONNECTING, COMPILING, READY, TRACING = "connecting", "compiling", "ready", "tracing"
+SILENT = "silent"      # was tracing, and is not waited for until it says something
 ENDED, MISSING = "ended", "missing"
 AT_END = -1            # a map frame's site: what changed in a window, not what a print() shows
 MOST_OPEN = 1 << 26    # bytes of a window that is not yet complete
@@ -93,8 +94,13 @@ class Member:
 
     @property
     def is_live(self) -> bool:
-        """Whether more is to be expected of it."""
+        """Whether more may come from it."""
         return self.state not in (ENDED, MISSING)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is not, or at present not, in the result."""
+        return self.state in (SILENT, MISSING)
 
     @property
     def repeated(self) -> int:
@@ -161,6 +167,8 @@ class Member:
         return True
 
     def _take_part(self, frame: Frame) -> None:
+        if self.state == SILENT:
+            self.state, self.reason = TRACING, ""
         if self.state != TRACING:
             raise ProtocolError(f"{frame.kind} while {self.state}")
         if frame.kind == "events":
@@ -207,9 +215,18 @@ class Member:
         """It is missing from now on; what it has told in complete windows stays."""
         if self.is_live:
             self._log.note(LEFT, 0, self.number, pack_reason(reason, hints or []))
-            told = f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else ""
-            self.reason = clean_line(reason) + told
+            self._give_reason(reason)
             self.state, self.hints, self._open = MISSING, hints or [], []
+
+    def fall_silent(self, reason: str) -> None:
+        """It is missing until it says something, and then again in the result with all that it tells."""
+        self._log.note(SILENCED, 0, self.number, pack_reason(reason, []))
+        self._give_reason(reason)
+        self.state = SILENT
+
+    def _give_reason(self, reason: str) -> None:
+        told = f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else ""
+        self.reason = clean_line(reason) + told
 
     def hang_up(self) -> None:
         """The connection has ended: by itself, or now. The process that it was is for :meth:`release`."""

@@ -23,7 +23,7 @@ from ..record import Record
 from ..recording.container import BlockWriter, Damaged, read_blocks
 from ..source import Source
 from .hosts import MOST as MOST_HOSTS
-from .log import BEGUN, DATA, LEFT, POLLED, STOPPED, Log
+from .log import BEGUN, DATA, LEFT, POLLED, SILENCED, STOPPED, Log
 from .protocol import VERSION
 from .request import FleetRequest
 from .results import HostEvent, MergedPrint
@@ -191,7 +191,7 @@ class RecordedFleet(FleetState):
 
     def _repeat(self, kind: int, number: int, time: int, data: bytes) -> None:
         """What happened between two polls."""
-        if number >= len(self.members) or kind > POLLED:
+        if number >= len(self.members) or kind > SILENCED:
             raise Damaged(f"{self.recording.name} is damaged: a host, or something that happened, of no known number")
         member = self.members[number]
         if kind == DATA:
@@ -199,6 +199,8 @@ class RecordedFleet(FleetState):
                 pass  # what the coordinator does then is among what happened
         elif kind == LEFT:
             member.leave(*_read_reason(data))
+        elif kind == SILENCED:
+            member.fall_silent(_read_reason(data)[0])
         elif kind == BEGUN:
             self._adopt_shapes()
             self.started_at = time

@@ -13,7 +13,9 @@ from ..runtime.provenance import Provenance
 from ..runtime.values import Clock, to_text
 from ..spec import MapSpec, ScriptSpec
 from ..types import Aggregate
+from .hosts import fold_names
 from .results import HostEvent, MergedPrint, merged_spec
+from .state import group_by_reason
 
 if TYPE_CHECKING:
     from ..exporters.parquet import ParquetExporter
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 HOST = "HOST"        # the column of a tool's rows
 ABOUT = ("host", "probe")  # an event's columns in tables, besides what it printed
-MOST_SAID = 10       # hosts that are said to be missing at once
+MOST_SAID = 10       # reasons for which hosts are said to be missing at once
 _LONGEST = 1 << 16  # bytes of a line that is not yet at its end
 
 
@@ -111,10 +113,16 @@ class Presenter:
 
     def say_missing(self, members: Sequence[Member]) -> None:
         """Hosts that had begun are missing from now on."""
-        for member in members[:MOST_SAID]:
-            self.out.write_note(f"WARNING: {member.name} is missing from now on: {member.reason}")
-        if len(members) > MOST_SAID:
-            self.out.write_note(f"WARNING: and {len(members) - MOST_SAID} more hosts")
+        groups = group_by_reason(members)
+        for names, reason, count in groups[:MOST_SAID]:
+            self.out.write_note(f"WARNING: {names} {'is' if count == 1 else 'are'} missing from now on: {reason}")
+        if left := sum([count for _, _, count in groups[MOST_SAID:]]):
+            self.out.write_note(f"WARNING: and {left} more hosts")
+
+    def say_present(self, members: Sequence[Member]) -> None:
+        """Hosts that were silent are not any more."""
+        names = ", ".join(fold_names([member.name for member in members]))
+        self.out.write_note(f"{names} {'is' if len(members) == 1 else 'are'} there again")
 
     def finish(self) -> None:
         """All has come: the state of the fleet, the maps, what was lost."""

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from ..errors import SondeError
-from .hosts import short_names
+from .hosts import fold_names, short_names
 from .log import Log
-from .member import ENDED, MISSING, READY, TRACING, Member
+from .member import ENDED, READY, TRACING, Member
 from .request import FleetRequest
 from .results import HostEvent, MergedPrint, Results
+
+_LONGEST_NAMES = 200  # characters
 
 
 class FleetState:
@@ -95,8 +97,8 @@ class FleetState:
 
     @property
     def missing(self) -> list[Member]:
-        """The hosts that could not be reached, refused, or did not come to the end."""
-        return [member for member in self.members if member.state == MISSING]
+        """The hosts that could not be reached, refused, did not come to the end, or say nothing at present."""
+        return [member for member in self.members if member.is_absent]
 
     @property
     def lost(self) -> int:
@@ -138,11 +140,11 @@ class FleetState:
         return "; ".join(parts)
 
     def describe_missing(self, most: int) -> str:
-        """The names and reasons of so many missing hosts, and how many more there are."""
-        missing = self.missing
-        named = ", ".join([f"{member.name} ({member.reason})" for member in missing[:most]])
-        more = f" and {len(missing) - most} more" if len(missing) > most else ""
-        return named + more
+        """The names and reasons of the missing hosts, so many reasons at most, and how many hosts more there are."""
+        groups = group_by_reason(self.missing)
+        named = ", ".join([f"{names} ({reason})" for names, reason, _ in groups[:most]])
+        left = sum([count for _, _, count in groups[most:]])
+        return named + (f" and {left} more" if left else "")
 
     def describe_losses(self) -> Iterator[str]:
         """A line for each thing that a host lost or has to say, and what came too late to be merged."""
@@ -152,3 +154,16 @@ class FleetState:
             yield f"{name}: {count} print{'s' * (count != 1)} of maps came too late to be merged"
         if self.results.unordered:
             yield f"{self.results.unordered} line{'s' * (self.results.unordered != 1)} came late, out of order"
+
+
+def group_by_reason(members: Sequence[Member]) -> list[tuple[str, str, int]]:
+    """(names, the reason of the first, how many) of the hosts that are missing for the same reason."""
+    groups: dict[str, list[Member]] = {}
+    for member in members:
+        groups.setdefault(member.reason.replace(member.name, "*"), []).append(member)
+    return [(_name_all([member.name for member in group]), group[0].reason, len(group)) for group in groups.values()]
+
+
+def _name_all(names: Sequence[str]) -> str:
+    text = ", ".join(fold_names(names))
+    return text if len(text) <= _LONGEST_NAMES else f"{names[0]} and {len(names) - 1} more"

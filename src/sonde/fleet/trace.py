@@ -16,7 +16,7 @@ from ..tabular import Tabular
 from .connection import Way, pack_sonde
 from .coordinator import Fleet
 from .hosts import expand_hosts
-from .member import MISSING, Member
+from .member import Member
 from .request import FleetRequest
 from .results import HostEvent, MergedPrint, merged_spec
 from .show import ABOUT, describe_fleet_run
@@ -143,7 +143,7 @@ class FleetTrace:
     @property
     def missing(self) -> dict[str, str]:
         """The hosts that are not, or not to the end, in the result, with the reason."""
-        return {member.name: member.reason for member in self._fleet.members if member.state == MISSING}
+        return {member.name: member.reason for member in self._fleet.missing}
 
     @property
     def losses(self) -> Losses:

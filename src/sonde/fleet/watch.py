@@ -12,7 +12,7 @@ from ..service import tell_manager
 from ..spec import ScriptSpec
 from ..terminal import require_screen, run_app_beside
 from .following import FleetRun
-from .member import MISSING, TRACING, Member
+from .member import TRACING, Member
 from .results import HostEvent, MergedPrint, merged_spec
 from .show import HOST, Presenter
 from .state import FleetState
@@ -111,7 +111,7 @@ def _nobody(snapshot: Snapshot) -> None:
 def host_table(fleet: FleetState) -> LiveTable:
     """A row for each host, those that are missing first, then those from which nothing has come for longest."""
     now = monotonic()
-    members = sorted(fleet.members, key=lambda member: (member.state != MISSING, member.heard))
+    members = sorted(fleet.members, key=lambda member: (not member.is_absent, member.heard))
     return LiveTable("hosts", "the fleet", _COLUMNS,
                      tuple([_host_row(member, now) for member in members[:MOST_ROWS]]), len(members))
 
