@@ -50,7 +50,6 @@ class Fleet(FleetState):
         raise_file_limit(_FILES_EACH * len(hosts) + _FILES)
         self._way = way or Way()
         self._parallel = parallel
-        self._patience = patience
         self._pending = deque(self.members)
         self._connecting: dict[Member, float] = {}  # until it has to be ready, and then until it has to have begun
         self._selector = selectors.EpollSelector()
@@ -59,10 +58,11 @@ class Fleet(FleetState):
         self._pause = min(len(hosts) * _EACH, _LOOK / 2) if len(hosts) > _FEW else 0.0
         self._between = max(self._way.clock_pause, len(hosts) / 500)  # s between two looks at a host's clock
         self._round = len(hosts) * self._way.message_seconds  # s to tell all of them something
+        self._patience = patience + self._round
         self._asking = request.encode_frame()
         self._shapes = ShapeReader(request.source)
         self._deadline = 0.0     # of the end, once it was asked for
-        self._wishes = 0         # how often that was
+        self._end_wanted = self._hurries = False
         self._closed = False
 
     # the loop
@@ -85,8 +85,8 @@ class Fleet(FleetState):
     def fileno(self) -> int:
         return self._selector.fileno()
 
-    def ask_end(self) -> None:
-        self._wishes += 1
+    def ask_end(self, at_once: bool = False) -> None:
+        self._end_wanted, self._hurries = True, self._hurries or at_once
 
     def stop(self) -> None:
         """Have all hosts end and send what they have; after COLLECTING seconds it is over."""
@@ -108,7 +108,7 @@ class Fleet(FleetState):
         self.log.close(self.done)
         for member in self.members:
             self._drop(member, "the end")
-        until = monotonic() + LEAVING
+        until = monotonic() + (0.0 if self._hurries else LEAVING)
         for member in self.members:
             member.release(until - monotonic())
         self._way.close()
@@ -163,9 +163,9 @@ class Fleet(FleetState):
 
     def _advance(self) -> None:
         """Connect, begin, give up, end: whatever it is time for."""
-        if self._wishes:
+        if self._end_wanted:
             self.stop()
-        if self._wishes > 1:  # who asks again does not want to wait
+        if self._hurries:
             self._deadline = min(self._deadline, monotonic())
         while self._pending and len(self._connecting) < self._parallel:
             self._connect(self._pending.popleft())

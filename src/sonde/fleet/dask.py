@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from ..errors import UsageError
 from .connection import Connection, Way
+from .member import clean_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     import distributed
 
 SOCKET_PATH = "/run/sonde/agent.socket"
+READS = 440       # that wait at once: each keeps one of the 512 connections that Dask has at most, and writes need some
+TURN = 2.0        # s that a read waits if there are more hosts than that
 CLOSING = 5.0     # s that what is on its way has at the end
+_LONG = 3600.0    # s that a read waits else
 _PIECE = 1 << 20  # bytes that are passed on at once
 _LINGER = 0.002   # s that a worker waits for more of what has begun to come: each message costs Dask a millisecond
 
@@ -48,11 +52,15 @@ class Relay:
             return f"no agent listens at {self._path}: {error.strerror}"
         return ""
 
-    async def read_bytes(self) -> bytes:
-        """What the agent sends next, and what follows at once; b"" at the end."""
-        data = b""
+    async def read_bytes(self, seconds: float) -> bytes | None:
+        """What the agent sends next, and what follows at once; b"" at the end, None if nothing comes for so long."""
         try:
-            data = await self._stream[0].read(_PIECE)
+            data = await asyncio.wait_for(self._stream[0].read(_PIECE), seconds)
+        except TimeoutError:
+            return None
+        except OSError:
+            return b""
+        try:
             if data:
                 data += await asyncio.wait_for(self._stream[0].read(_PIECE), _LINGER)
         except OSError:  # TimeoutError among them
@@ -88,6 +96,7 @@ class DaskWay(Way):
             require_safe(client.scheduler.address)
         self._client = client
         self._workers = _workers_of(client, every)
+        self._turns = asyncio.Semaphore(READS)
         self._passing: list[Future[None]] = []
 
     @property
@@ -100,9 +109,34 @@ class DaskWay(Way):
         found = RelayConnection(ours, None)
         made = self._client.submit(Relay, self._path, workers=[self._workers[host]], allow_other_workers=False,
                                    retries=0, pure=False, actor=True)
-        passing = _pass_bytes(self._client, made, theirs, found)
+        passing = self._pass_bytes(made, theirs, found)
         self._passing.append(asyncio.run_coroutine_threadsafe(passing, self._client.loop.asyncio_loop))
         return found
+
+    async def _pass_bytes(self, made: distributed.Future, end: socket.socket, connection: RelayConnection) -> None:
+        """Pass bytes on between an actor and a connection's other end, until both have no more. ``made`` is held as
+        long: a worker forgets the actor of which nobody has the future."""
+        reader, writer = await asyncio.open_connection(sock=end)
+        try:
+            [relay] = await self._client.gather([made], asynchronous=True)
+            connection.problem = await relay.open_socket()
+            if not connection.problem:
+                await asyncio.gather(self._pass_from_agent(relay, writer), _pass_to_agent(relay, reader))
+        except Exception as error:  # whatever Dask raises when a worker has gone
+            connection.problem = f"Dask: {error or type(error).__name__}"
+        finally:
+            writer.close()
+
+    async def _pass_from_agent(self, relay: Any, writer: asyncio.StreamWriter) -> None:
+        seconds = TURN if len(self._workers) > READS else _LONG
+        data: bytes | None = None
+        while data != b"":
+            async with self._turns:
+                data = await relay.read_bytes(seconds)
+            if data:
+                writer.write(data)
+                await writer.drain()
+        writer.write_eof()
 
     def close(self) -> None:
         """Let go of the workers, once what is on its way to them has come there."""
@@ -121,29 +155,6 @@ class RelayConnection(Connection):
 
     def read_said(self) -> list[str]:
         return self.problem.splitlines()
-
-
-async def _pass_bytes(client: distributed.Client, made: distributed.Future, end: socket.socket,
-                      connection: RelayConnection) -> None:
-    """Pass bytes on between an actor and a connection's other end, until both have no more. ``made`` is held as long: a
-    worker forgets the actor of which nobody has the future."""
-    reader, writer = await asyncio.open_connection(sock=end)
-    try:
-        [relay] = await client.gather([made], asynchronous=True)
-        connection.problem = await relay.open_socket()
-        if not connection.problem:
-            await asyncio.gather(_pass_from_agent(relay, writer), _pass_to_agent(relay, reader))
-    except Exception as error:  # whatever Dask raises when a worker has gone
-        connection.problem = f"Dask: {error or type(error).__name__}"
-    finally:
-        writer.close()
-
-
-async def _pass_from_agent(relay: Any, writer: asyncio.StreamWriter) -> None:
-    while data := await relay.read_bytes():
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof()
 
 
 async def _pass_to_agent(relay: Any, reader: asyncio.StreamReader) -> None:
@@ -183,7 +194,7 @@ def _workers_of(client: distributed.Client, every: bool) -> dict[str, str]:
     for address, worker in sorted(client.scheduler_info(n_workers=-1)["workers"].items()):
         if every or worker["host"] not in machines:
             machines.add(worker["host"])
-            found[str(worker["name"])] = address
+            found[clean_line(str(worker["name"]))] = address
     if not found:
         raise UsageError("the cluster has no workers")
     return found

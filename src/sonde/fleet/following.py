@@ -42,8 +42,8 @@ class FleetRun:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.fleet.ask_end(at_once=self.interrupted)  # who asks again does not want to wait
         self.interrupted = True
-        self.fleet.ask_end()
 
     def await_beginning(self) -> bool:
         """Until all hosts that can have begun; False if there is none."""

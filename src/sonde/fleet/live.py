@@ -36,10 +36,13 @@ class LivePresenter(Presenter):
 
     def sample(self) -> None:
         """Draw the state, the maps, and as many of the last lines as there is room for."""
+        from textwrap import wrap
+        width, height = self._screen.size
+        state = wrap(terminal_safe(self.fleet.describe_state()), width)
         maps = [line for text in self._map_texts() for line in ["", *text.splitlines()]]
-        room = max(3, self._screen.size[1] - len(maps) - 2)
+        room = max(3, height - len(maps) - len(state) - 1)
         lines = list(self._lines)[-room:]
-        self._screen.draw_lines([terminal_safe(line) for line in (self.fleet.describe_state(), "", *lines, *maps)])
+        self._screen.draw_lines([*state, "", *map(terminal_safe, [*lines, *maps])])
 
     def _map_texts(self) -> list[str]:
         found = []

@@ -72,6 +72,7 @@ class Member:
         self.kernel = self.boot = ""
         self.warnings: list[str] = []
         self.windows = 0        # that are complete
+        self.began = 0          # by our clock
         self.until = 0          # by our clock: all before has come
         self.heard = monotonic()
         self.lost = 0           # events
@@ -161,7 +162,8 @@ class Member:
         elif frame.kind == "ready" and self.state == COMPILING:
             self.state, self.warnings, self.spec = READY, frame["warnings"], shapes.read_text(frame.bytes_at(0))
         elif frame.kind == "started" and self.state == READY:
-            self.state, self.until = TRACING, self.clock.ours(frame["wall"])
+            self.state = TRACING
+            self.began = self.until = self.clock.ours(frame["wall"])
         else:
             raise ProtocolError(f"{frame.kind} while {self.state}")
         return True
@@ -238,7 +240,7 @@ class Member:
         if self.is_live:
             connection.await_exit(0.5)
             said = connection.read_said()
-            self.leave(_reason_of(connection, self.state, said), said[:-1])
+            self.leave(_reason_of(connection, self.state, said, self._decoder.pending), said[:-1])
 
     def release(self, seconds: float) -> None:
         """Let the process of the connection end, in so many seconds by itself."""
@@ -260,7 +262,7 @@ def clean_line(text: str) -> str:
     return terminal_safe(" ".join(text.split()))[:400]
 
 
-def _reason_of(connection: Connection, state: str, said: list[str]) -> str:
+def _reason_of(connection: Connection, state: str, said: list[str], pending: bytes) -> str:
     """Why a connection ended that was not to end, in a few words."""
     last = clean_line(said[-1])[:200] if said else ""
     if state != CONNECTING:
@@ -270,4 +272,4 @@ def _reason_of(connection: Connection, state: str, said: list[str]) -> str:
         return "there is no sonde: --push brings it"
     if status == 255:
         return f"ssh: {last.removeprefix('ssh: ') or 'no connection'}"
-    return last or "it has ended without a word"
+    return last or (f"no frame, but {pending!r}" if pending else "it has ended without a word")

@@ -219,9 +219,9 @@ class Decoder:
         del buffer[:at]
 
     @property
-    def pending(self) -> bool:
-        """Whether a part of a frame has come: the end would be within it."""
-        return bool(self._buffer)
+    def pending(self) -> bytes:
+        """The beginning of a frame whose end has not come."""
+        return bytes(self._buffer[:_HEAD.size])
 
     def _read_lengths(self, at: int) -> tuple[FrameKind, int, int]:
         magic, version, number, head, body = _HEAD.unpack_from(self._buffer, at)

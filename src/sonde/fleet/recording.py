@@ -210,7 +210,7 @@ class RecordedFleet(FleetState):
     def fileno(self) -> int:
         return self._always_ready
 
-    def ask_end(self) -> None:
+    def ask_end(self, at_once: bool = False) -> None:
         self._given_up = True
 
     def stop(self) -> None:

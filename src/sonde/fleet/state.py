@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Self
@@ -14,6 +15,7 @@ from .request import FleetRequest
 from .results import HostEvent, MergedPrint, Results
 
 _LONGEST_NAMES = 200  # characters
+_LATE = 1_000_000_000  # ns after the common beginning that are said
 
 
 class FleetState:
@@ -47,8 +49,9 @@ class FleetState:
         each quarter of a second beside that."""
         raise NotImplementedError
 
-    def ask_end(self) -> None:
-        """Have :meth:`poll` stop everything, from a signal's handler or another thread."""
+    def ask_end(self, at_once: bool = False) -> None:
+        """Have :meth:`poll` stop everything, from a signal's handler or another thread; ``at_once``: wait for nobody.
+        """
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -147,7 +150,13 @@ class FleetState:
         return named + (f" and {left} more" if left else "")
 
     def describe_losses(self) -> Iterator[str]:
-        """A line for each thing that a host lost or has to say, and what came too late to be merged."""
+        """A line for each thing that a host lost or has to say, for who began late, and for what came too late to be
+        merged."""
+        late = [(member.began - self.started_at, member.name) for member in self.members
+                if member.began > self.started_at + _LATE]
+        if late:
+            longest, name = max(late)
+            yield f"{len(late)} host{'s' * (len(late) != 1)} began late, {name} by {longest / 1e9:.1f} s"
         for member in self.members:
             yield from [f"{member.name}: {line}" for line in member.losses]
         for name, count in self.results.late.items():
@@ -160,7 +169,8 @@ def group_by_reason(members: Sequence[Member]) -> list[tuple[str, str, int]]:
     """(names, the reason of the first, how many) of the hosts that are missing for the same reason."""
     groups: dict[str, list[Member]] = {}
     for member in members:
-        groups.setdefault(member.reason.replace(member.name, "*"), []).append(member)
+        name = rf"(?<![\w.-]){re.escape(member.name)}(?![\w-])"
+        groups.setdefault(re.sub(name, "*", member.reason), []).append(member)
     return [(_name_all([member.name for member in group]), group[0].reason, len(group)) for group in groups.values()]
 
 
