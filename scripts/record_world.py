@@ -7,13 +7,16 @@
 import base64
 import fnmatch
 import sys
+from pathlib import Path
 
 from sonde.btf import codec
-from sonde.btf.subset import extract_subset
 from sonde.kernel import tracefs
 from sonde.kernel.features import TABLE
 from sonde.kernel.recorded import save_world
 from sonde.kernel.world import LiveWorld
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from btf_subset import extract_subset
 
 STRUCTS = """
 kmem_cache fs_struct mnt_namespace mount address_space

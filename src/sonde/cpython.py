@@ -52,8 +52,7 @@ KIND_SHIFT, KIND_BITS, COMPACT, ASCII = 2, 7, 1 << 5, 1 << 6  # in the state
 THREAD_KEY, THREAD = Layout("=QQ"), Layout("=Q")  # its FS base and where its process's stack begins; where it lies
 MISS = Layout("=QQ")  # stacks that were wanted of a program that is not known, and the process
 
-# What is kept of a frame that was seen (map __pyframes, by its id): u64 words.
-FRAME_WORDS = ("code", "place", "line", "ascii_size", "compact_size")
+# What is kept of a frame that was seen (map __pyframes, by its id): code, place, line, ascii_size, compact_size.
 FRAME_RECORD = Layout("=QqqQQ")
 # Texts of a code object (map __pytexts, by its id and the part's number), in parts of so many bytes.
 PART_KEY, PART = Layout("=QQ"), 192

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from btf_subset import extract_subset
 from sonde.btf import codec, ctext, query
 from sonde.btf import index as btf_index
 from sonde.btf.codec import PAIR, TRIPLE, Writer, build_program_btf
 from sonde.btf.index import build_index, load_or_build_index
 from sonde.btf.query import Btf, parse_btf
-from sonde.btf.subset import extract_subset
 from sonde.errors import EnvironmentProblem
 from sonde.types import BOOL, INT8, INT32, KERNEL, UINT32, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct
 

@@ -72,7 +72,7 @@ class Receiver:
     def add(self, source: str, delta: Delta) -> None:
         known = self.known.setdefault(source, SourceKeys(self.texts))
         known.learn_texts(delta.keys)
-        self.table.add_delta(source, known, delta)
+        self.table.add_checked(source, known, delta, *self.table.check_deltas(source, known, [delta]))
 
 
 def random_contents(draw: Any, width: int) -> Contents:

@@ -48,10 +48,10 @@ from ..spec import (
     MapSpec,
 )
 from ..types import Aggregate, Int, Scalar, Str, Tuple, Type, round_up
+from ..uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
 from .ir import MapAddr
 from .thread_keys import maps_of_threads, slot_table
 
-NO_PREALLOC, RDONLY_PROG, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
 # Up to here a keyed map's elements are all made when the map is: an insert then fails only where the map is full.
 PREALLOCATED_BYTES = 16 << 20
 # The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
@@ -117,7 +117,7 @@ class Unit:
             counts = isinstance(value, Aggregate) and value.kind != "sum"  # zeros say that there is nothing
             marker = 0 if counts else round_up(value.size, 8)
             stride = round_up(marker + 8 if marker else value.size, 64 if cpus > 1 else 8)
-            return MapSpec(info.name, "array", 4, cpus * stride, 1, MMAPABLE, None, value, memory=True, cpus=cpus,
+            return MapSpec(info.name, "array", 4, cpus * stride, 1, BPF_F_MMAPABLE, None, value, memory=True, cpus=cpus,
                            stride=stride, marker=marker, read_in_kernel=observed, span=info.span, at_end=info.at_end)
         type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
         if aggregate and "percpu" not in type:
@@ -136,7 +136,7 @@ class Unit:
             spec.short = "__short" + info.name
             short = MapSpec(spec.short, spec.type, small.size, spec.value_size, entries, 0, small, value,
                             cpus=spec.cpus, stride=spec.stride, adds=spec.adds, read_in_kernel=observed, span=info.span)
-            short.flags = 0 if self.element_bytes(short) * entries <= PREALLOCATED_BYTES else NO_PREALLOC
+            short.flags = 0 if self.element_bytes(short) * entries <= PREALLOCATED_BYTES else BPF_F_NO_PREALLOC
             self.maps[spec.short] = short
         self.make_hot(self.maps[spec.short] if spec.short else spec)
         return spec
@@ -154,7 +154,7 @@ class Unit:
         """
         if spec.type.startswith("lru") or self.element_bytes(spec) * spec.max_entries <= PREALLOCATED_BYTES:
             return
-        spec.flags = NO_PREALLOC
+        spec.flags = BPF_F_NO_PREALLOC
         size = spec.value_size * self.world.cpus
         if spec.type == "percpu_hash" and isinstance(spec.value, Aggregate) and size <= LARGEST_VALUE:
             spec.type, spec.cpus, spec.stride, spec.value_size = "hash", self.world.cpus, spec.value_size, size
@@ -171,8 +171,8 @@ class Unit:
         regions = 1 << (self.world.cpus - 1).bit_length()
         if places > 1:
             spec.hot = "__hot" + name
-            self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * places * stride, 1, MMAPABLE, cpus=regions,
-                                          stride=stride)
+            self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * places * stride, 1, BPF_F_MMAPABLE,
+                                          cpus=regions, stride=stride)
 
     def internal(self, name: str, make: Callable[[], MapSpec]) -> str:
         """The internal map ``name``, made when first asked for."""
@@ -183,22 +183,23 @@ class Unit:
     def zero(self, size: int) -> MapAddr:
         """``size`` bytes of zeros that programs can point helpers at."""
         self.zero_size = max(self.zero_size, size)
-        self.internal(ZERO, lambda: MapSpec(ZERO, "array", 4, 8, 1, RDONLY_PROG))
+        self.internal(ZERO, lambda: MapSpec(ZERO, "array", 4, 8, 1, BPF_F_RDONLY_PROG))
         return MapAddr(ZERO)
 
     def current_tasks(self) -> MapSpec:
         """Where each CPU keeps the pointer to its current task; the runtime finds it out."""
         cpus = 1 << (self.world.cpus - 1).bit_length()
-        return self.maps[self.internal(CURRENT, lambda: MapSpec(CURRENT, "array", 4, 8 * cpus, 1, MMAPABLE, cpus=cpus))]
+        return self.maps[self.internal(CURRENT, lambda: MapSpec(
+            CURRENT, "array", 4, 8 * cpus, 1, BPF_F_MMAPABLE, cpus=cpus))]
 
     def log2_table(self) -> str:
         """256 bytes: floor(log2(i)) at i."""
         table = bytes([max(i.bit_length() - 1, 0) for i in range(256)])
-        return self.internal(LOG2, lambda: MapSpec(LOG2, "array", 4, 256, 1, RDONLY_PROG, initial=table))
+        return self.internal(LOG2, lambda: MapSpec(LOG2, "array", 4, 256, 1, BPF_F_RDONLY_PROG, initial=table))
 
     def stacks(self) -> str:
         """Frames by id: u64 each, innermost first, zero after the last."""
-        return self.internal(STACKS, lambda: MapSpec(STACKS, "hash", 8, 8 * STACK_FRAMES, 65536, NO_PREALLOC))
+        return self.internal(STACKS, lambda: MapSpec(STACKS, "hash", 8, 8 * STACK_FRAMES, 65536, BPF_F_NO_PREALLOC))
 
     def stack_reserve(self) -> str:
         """Room for stacks that the kernel has no element for at the moment.
@@ -234,7 +235,7 @@ class Unit:
     def unwind_rows(self) -> str:
         """Unwind tables, sorted and packed; see :mod:`sonde.unwinding`."""
         return self.internal(UNWIND_ROWS, lambda: MapSpec(
-            UNWIND_ROWS, "array", 4, unwinding.ROW.size * self.options.unwind_rows, 1, MMAPABLE))
+            UNWIND_ROWS, "array", 4, unwinding.ROW.size * self.options.unwind_rows, 1, BPF_F_MMAPABLE))
 
     def unwind_files(self) -> str:
         """Where in them the rows of each file are."""
@@ -249,7 +250,7 @@ class Unit:
         """Each CPU's share of what --budget allows, and what was held back: see spec.py."""
         stride = round_up(8 * (BUDGET_HEAD + len(self.probes)), 64)
         name = self.internal(BUDGET, lambda: MapSpec(
-            BUDGET, "array", 4, self.world.cpus * stride, 1, MMAPABLE, cpus=self.world.cpus, stride=stride))
+            BUDGET, "array", 4, self.world.cpus * stride, 1, BPF_F_MMAPABLE, cpus=self.world.cpus, stride=stride))
         self.globals += [word for word in ("gate", "allowance") if word not in self.globals]
         return self.maps[name]
 
@@ -264,9 +265,10 @@ class Unit:
             raise UsageError(f"--flight: a record of {record} bytes is too large for so little memory: "
                              f"{self.segment // 2} at most", ["give it more (--flight 30s,64M), or lower max_strlen"])
         segments = self.options.flight // self.segment
-        self.internal(HEADS, lambda: MapSpec(HEADS, "array", 4, self.world.cpus * HEADS_STRIDE, 1, MMAPABLE))
+        self.internal(HEADS, lambda: MapSpec(HEADS, "array", 4, self.world.cpus * HEADS_STRIDE, 1, BPF_F_MMAPABLE))
         self.internal(FLIGHT, lambda: MapSpec(
-            FLIGHT, "array", 4, 0, self.world.cpus * segments, MMAPABLE, cpus=self.world.cpus, stride=self.segment))
+            FLIGHT, "array", 4, 0, self.world.cpus * segments, BPF_F_MMAPABLE, cpus=self.world.cpus,
+            stride=self.segment))
         memory = self.maps[FLIGHT]
         memory.value_size = max(memory.value_size, self.segment + round_up(record, 64))
         return memory
@@ -275,7 +277,7 @@ class Unit:
         """The number of a question about the task's control group: see spec.py."""
         self.internal(GROUPS, lambda: MapSpec(GROUPS, "hash", 8, 8, MOST_CGROUPS))
         self.internal(UNPLACED, lambda: MapSpec(UNPLACED, "hash", 16, 8, MOST_CGROUPS))
-        self.internal(EARLY, lambda: MapSpec(EARLY, "array", 4, 4 * EARLY_SLOTS, 1, MMAPABLE))
+        self.internal(EARLY, lambda: MapSpec(EARLY, "array", 4, 4 * EARLY_SLOTS, 1, BPF_F_MMAPABLE))
         if (kind, text) not in self.groups:
             self.groups.append((kind, text))
         return self.groups.index((kind, text))
@@ -328,7 +330,7 @@ class Unit:
         if self.options.flight and FLIGHT not in self.maps:  # a script that sends nothing: its dumps are its maps
             self.flight(0).max_entries = self.world.cpus
         maps = list(self.maps.values())
-        maps.append(MapSpec(STATE, "array", 4, 8 * words, 1, MMAPABLE))
+        maps.append(MapSpec(STATE, "array", 4, 8 * words, 1, BPF_F_MMAPABLE))
         if self.uses_data_ring:
             maps.append(MapSpec(DATA_RING, "ringbuf", 0, 0, 0))
         if self.uses_control_ring:

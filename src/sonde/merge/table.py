@@ -121,10 +121,6 @@ class Table:
         self._values: dict[int, ScriptValue] = {}                       # plain values by first cell, all of one kind
         self._kind = ""
 
-    def add_delta(self, source: str, known: SourceKeys, delta: Delta) -> None:
-        """Add what a source tells, whose keys are ``known``. MergeError if it makes no sense, and nothing is added."""
-        self.add_checked(source, known, delta, *self.check_deltas(source, known, [delta]))
-
     def check_deltas(self, source: str, known: SourceKeys, deltas: Sequence[Delta]) -> list[list[ScriptValue]]:
         """What :meth:`add_checked` needs beside each of a source's next deltas; MergeError if one makes no sense, and
         the table is as it was."""

@@ -12,7 +12,6 @@ from .context import ARGUMENT, CheckContext
 
 _CONVERSION = re.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
                          r"(?P<conversion>rx|rh|gr|[diuoxXpcsraAeEfFgGn%])|%", re.S)
-INTEGERS = "diuoxXc"
 UNKNOWN = "aAeEfFgGn"  # C's, for which there are no values here
 
 

@@ -8,9 +8,10 @@ from ...arch import ARCHES, Arch
 from ...semantics.user_probes import user_places
 from ...spec import MapSpec
 from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
+from ...uapi import BPF_F_RDONLY_PROG
 from .. import helpers as h
 from ..ir import BasicBlock, MapAddr, Operand, Reg
-from ..unit import RDONLY_PROG, Unit
+from ..unit import Unit
 from . import memory
 from .core import Lower
 from .rawfields import RawField
@@ -164,7 +165,7 @@ class SyscallContext(Context):
             table[2 * call:2 * call + 2] = (probe + 1).to_bytes(2, "little")
         name = f"__calls{sum(known.startswith('__calls') for known in lo.unit.maps)}"
         lo.unit.internal(name, lambda: MapSpec(
-            name, "array", 4, len(table), 1, RDONLY_PROG, initial=bytes(table)))
+            name, "array", 4, len(table), 1, BPF_F_RDONLY_PROG, initial=bytes(table)))
         inside, found = lo.b.block("inside"), lo.b.block("ours")
         lo.b.branch("jlt", number, size, inside, leave)
         lo.b.start(inside)

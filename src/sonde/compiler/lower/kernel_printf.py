@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...language.ast import Expr
 from ...spec import FormatPart, MapSpec
 from ...types import Scalar, Str
+from ...uapi import BPF_F_RDONLY_PROG
 from .. import helpers as h
 from ..ir import MapAddr, Operand
-from ..unit import RDONLY_PROG
 from .core import Lower
 
 
@@ -60,7 +60,7 @@ def constant_text(lo: Lower, text: bytes) -> MapAddr:
     """Bytes in read-only memory."""
     name = f"__text{sum(m.startswith('__text') for m in lo.unit.maps)}"
     size = (len(text) + 7) // 8 * 8
-    lo.unit.internal(name, lambda: MapSpec(name, "array", 4, size, 1, RDONLY_PROG, initial=text))
+    lo.unit.internal(name, lambda: MapSpec(name, "array", 4, size, 1, BPF_F_RDONLY_PROG, initial=text))
     return MapAddr(name)
 
 

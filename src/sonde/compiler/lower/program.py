@@ -5,13 +5,14 @@ from __future__ import annotations
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
 from ...types import GROUPS, UINT64, round_up
+from ...uapi import BPF_F_MMAPABLE
 from .. import helpers as h
 from ..builder import Builder
 from ..dominators import dominator_tree, first_use
 from ..gate import asks_for_group, has_gate, is_exempt
 from ..ir import BasicBlock, BpfFunction, MapAddr, MapFd, Op, Reg
 from ..plan import Planned
-from ..unit import MMAPABLE, Unit
+from ..unit import Unit
 from . import conditions, expressions, gate, groups, locations, loops, statements, subprograms, writing
 from .core import Lower
 from .memory import read_scalar
@@ -113,7 +114,7 @@ def define_scratch(lo: Lower) -> None:
     parts = scratch_parts(lo)
     stride = round_up(lo.program.scratch_size + (8 if parts > 1 else 0), 64)
     name = f"__scratch{lo.first_probe}_{len(lo.unit.maps)}"
-    lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * lo.world.cpus, 1, MMAPABLE)
+    lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * lo.world.cpus, 1, BPF_F_MMAPABLE)
     for function in lo.program.functions:
         base = function.scratch_base
         base.defs = 0

@@ -15,7 +15,6 @@ from .elf import Elf
 from .numbers import DamagedTables, Numbers
 
 MOST_RULES = 128       # registers of a row
-MOST_EXPRESSION = 512  # bytes
 
 
 class UnwindRow(Record):

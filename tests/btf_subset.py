@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from . import codec
-from .codec import PAIR, TRIPLE, WORD, Writer
-from .query import Btf, Raw
+from sonde.btf import codec
+from sonde.btf.codec import PAIR, TRIPLE, WORD, Writer
+from sonde.btf.query import Btf, Raw
 
 
 def extract_subset(btf: Btf, roots: Iterable[int]) -> bytes:
