@@ -1,4 +1,4 @@
-"""Names that tools have elsewhere, and the words that run the same here."""
+"""Names that tools have elsewhere, and the command lines that run the same here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What Sonde needs of typing, functools, collections and signal at every start, without the time that importing those
-takes: 12 ms, more than the interpreter itself."""
+"""What Sonde needs from typing, functools, collections and signal at every start, without the time it takes to import
+them: 12 ms, more than the interpreter itself."""
 
 from __future__ import annotations
 

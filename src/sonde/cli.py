@@ -1,4 +1,4 @@
-"""The command line: a thin face on :mod:`sonde.api`."""
+"""The command line: a thin layer over :mod:`sonde.api`."""
 
 from __future__ import annotations
 

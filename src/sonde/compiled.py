@@ -1,10 +1,10 @@
-"""Scripts that were compiled before: their specs in the cache directory, so that a second start needs no compiler.
+"""Scripts compiled earlier: their specs in the cache directory, so that a second start needs no compiler.
 
-A spec is taken from there if all is as it was that compiling it depended on. Most answers of a World cannot change
-before the next boot as long as the same modules are loaded: those are ``LASTING``, and the boot, the modules and what
-Sonde may do here are part of the key. What tracefs has may change at any time: its texts are kept with the spec, and
-read again. After any other question, about a program or a process, say, or with a file that the script includes, the
-spec is not kept.
+A spec is taken from there if everything that compiling it depended on is unchanged. Most answers of a World cannot
+change before the next boot as long as the same modules are loaded: those are ``LASTING``, and the boot, the modules and
+Sonde's privileges are part of the key. The contents of tracefs may change at any time: its texts are kept with the
+spec, and read again. After any other question, such as one about a program or a process, or if the script includes a
+file, the spec is not kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What is known of CPython's insides: where it keeps threads, frames and code, by version.
+"""What is known of CPython's internals: where it keeps threads, frames and code, by version.
 
-Programs that read Python's stacks are told by an *image*: one element of the map ``__pyimages`` for each Python program
-that runs, of the words in ``WORDS``. An image belongs to all processes that execve() made one of and fork() many.
+Programs that read Python's stacks learn it from an *image*: one element of the map ``__pyimages`` for each running
+Python program, made of the words in ``WORDS``. All processes forked from the same execve() share an image.
 
 The offsets were measured by ``offsetof`` against the headers (``Include/internal``) of CPython 3.11.7, 3.12.1, 3.13.0,
-3.13.18 and 3.14.10, in builds with the GIL for 64-bit machines; ``tests/unit/test_cpython.py`` does it again where
-headers are. From 3.13 on a process says most of them itself: ``_Py_DebugOffsets``, at the start of ``_PyRuntime``.
+3.13.18 and 3.14.10, in builds with the GIL for 64-bit machines; ``tests/unit/test_cpython.py`` repeats this where
+headers are installed. From 3.13 on, a process states most of them itself: ``_Py_DebugOffsets``, at the start of
+``_PyRuntime``.
 """
 
 from __future__ import annotations

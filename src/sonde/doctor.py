@@ -1,4 +1,4 @@
-"""Which of the shipped tools work on this kernel, how they attach, and what keeps the others from it.
+"""Which of the shipped tools work on this kernel, how they attach, and why the others do not.
 
 Every tool is compiled for the kernel; nothing is loaded or attached, but the CPU's counters are tried.
 """

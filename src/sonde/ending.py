@@ -1,4 +1,4 @@
-"""The wish to end: Ctrl-C and its like ask for it once, and everything that may take long looks at it."""
+"""The request to end: Ctrl-C and the like make it once, and everything that may take long checks it."""
 
 from __future__ import annotations
 

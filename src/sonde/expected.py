@@ -1,4 +1,4 @@
-"""The Python types that a script's values have, and whether they are those that a program expects."""
+"""The Python types of a script's values, and whether they are those that a program expects."""
 
 from __future__ import annotations
 

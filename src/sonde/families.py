@@ -1,5 +1,5 @@
-"""Tables of rows that are spread over modules, each of which is imported when one of its rows is asked for: start-up is
-counted in milliseconds."""
+"""Tables whose rows are spread over modules, each imported when one of its rows is needed: start-up is counted in
+milliseconds."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The command of -c and all that it starts, for tools whose USAGE names ``[-c COMMAND]``.
+"""The command of -c and everything it starts, for tools whose USAGE names ``[-c COMMAND]``.
 
-A process is known by its ``struct signal_struct``, which all its threads share, which stays the same when it runs
-another program, and whose memory is nobody else's before its last task is freed; its number may be given out again
-before that. ``sched_process_fork`` fires before the new task runs (kernel_clone() in kernel/fork.c), so nothing that a
-child does is missed; ``sched_process_free`` after all else that happens in its name, closing its files among it.
+A process is identified by its ``struct signal_struct``, which all its threads share, which stays the same when it runs
+another program, and whose memory is not reused before its last task is freed; its PID may be reused before that.
+``sched_process_fork`` fires before the new task runs (kernel_clone() in kernel/fork.c), so nothing that a child does is
+missed; ``sched_process_free`` fires after everything else done on its behalf, such as closing its files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Control groups as they are made and removed while a script runs: their names, and which of them its filters mean.
+"""Control groups as they are made and removed while a script runs: their names, and which of them its filters match.
 
-The kernel is asked by a script of Sonde's own. It tells the path of each group when it is made, so that one that lives
-for a moment has a name; and where the traced script compares with a container, pod or service, it answers at once for
-the groups whose folder's name, or whose parent, decides it. All others are marked as not known until user space has
-seen what they are: a moment later, or as long as the container's runtime has not written its name, for PATIENCE.
+A script of Sonde's own follows them in the kernel. It reports the path of each group when it is made, so that even a
+short-lived one has a name; and where the traced script compares with a container, pod or service, it answers at once
+for the groups whose folder name or parent decides it. All others are marked as unknown until user space has seen what
+they are: a moment later or, while the container's runtime has not written its name, for up to PATIENCE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How Sonde came onto this machine: what hints must know to be right."""
+"""How Sonde was installed on this machine: what hints need to know to be right."""
 
 from __future__ import annotations
 

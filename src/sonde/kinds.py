@@ -1,4 +1,4 @@
-"""The kinds of probes: what every room has to know of each.
+"""Probe kinds: what every room needs to know about each.
 
 How one is written and expanded is in semantics/providers.py, how it is attached in runtime/links.py, and how it is
 listed in kernel/listing.py.

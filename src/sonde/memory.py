@@ -1,4 +1,4 @@
-"""How much memory a run may hold beyond its maps and rings, and who may have which part of it."""
+"""How much memory a run may use beyond its maps and rings, and how it is divided."""
 
 from __future__ import annotations
 

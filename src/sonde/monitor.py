@@ -1,4 +1,4 @@
-"""Runs that are watched: blocks redrawn in place, maps looked at each second, ``sonde top`` and ``sonde serve``."""
+"""Runs that are watched: blocks redrawn in place, maps read every second, ``sonde top`` and ``sonde serve``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How maps look in Jupyter: histograms with bars, flame graphs, tables; and a cell that is drawn again and again."""
+"""How maps look in Jupyter: histograms with bars, flame graphs, tables; and a cell that is redrawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that people write."""
+"""Numbers as people write them."""
 
 from __future__ import annotations
 

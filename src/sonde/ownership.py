@@ -1,6 +1,6 @@
-"""Whose files are opened: no link that another user made leads the caller to a file that he would not have named.
+"""Whose files are opened: no link made by another user leads the caller to a file other than the one named.
 
-The kernel's ``protected_symlinks`` does so in sticky folders only, and may be off.
+The kernel's ``protected_symlinks`` ensures this only in sticky folders, and may be off.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON, and its values as what is expected of a text that anybody may have written: ValueError where they are not."""
+"""JSON that anybody may have written: its values checked for the expected types, with ValueError for any other."""
 
 from __future__ import annotations
 

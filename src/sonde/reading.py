@@ -1,4 +1,4 @@
-"""Events as they are read: one after another, awaited, or all of them as a table."""
+"""Ways to read events: one after another, awaited, or all of them as a table."""
 
 from __future__ import annotations
 

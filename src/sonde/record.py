@@ -1,8 +1,8 @@
-"""Plain data classes that cost nothing at import.
+"""Plain data classes that cost next to nothing at import.
 
-``dataclasses`` compiles each class when it is defined, which for the hundred small classes of a
-compiler is a third of Sonde's start-up budget.  ``Record`` offers the same thing to the reader and
-the type checker (PEP 681) with one generic ``__init__`` shared by all of them.
+``dataclasses`` compiles each class when it is defined, which for a compiler's hundred small classes would take a third
+of Sonde's start-up budget. ``Record`` looks the same to the reader and the type checker (PEP 681), with one generic
+``__init__`` shared by all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run of the command line: records printed as they come, until the end."""
+"""A run from the command line: records printed as they arrive, until the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a word on the command line names: a command, a tool, or a script's file.
 
-Commands and tools come first: a file of their name in a folder that somebody else can write to must not run in their
-place. A file has a ``/`` or a ``.`` in its name, or it is the caller's own (or root's).
+Commands and tools come first: a file with their name in a folder that somebody else can write to must not run in their
+place. A file has a ``/`` or a ``.`` in its name, or belongs to the caller (or root).
 """
 
 from __future__ import annotations

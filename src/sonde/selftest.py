@@ -1,4 +1,4 @@
-"""The test and bench probes of a script: run one after the other, reported in text or JSON."""
+"""A script's test and bench probes: run one after another, reported as text or JSON."""
 
 from __future__ import annotations
 

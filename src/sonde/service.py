@@ -1,4 +1,4 @@
-"""What a service manager that started Sonde is told: sd_notify(3), "New-Style Daemons" in daemon(7)."""
+"""Messages to the service manager that started Sonde: sd_notify(3), "New-Style Daemons" in daemon(7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that come with Sonde beside its modules: tools and the standard library, in a folder or in sonde.pyz."""
+"""The files shipped with Sonde beside its modules: tools and the standard library, in a folder or in sonde.pyz."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a piece of script came from, and what is found there."""
+"""Where a piece of script comes from, and what is found there."""
 
 from __future__ import annotations
 

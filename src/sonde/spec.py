@@ -1,6 +1,6 @@
 """The waist of the hourglass: what the compiler writes and the runtime loads. Data, no behaviour.
 
-Event records (both rings), native byte order::
+Event records (both rings), in native byte order::
 
     u32 site       index into ScriptSpec.sites
     u32 probe      index into ScriptSpec.probes of the attach point that fired (0 if not known)
@@ -20,23 +20,23 @@ Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for 
     u64            runs of all programs, whatever became of the event
     u64[probes]    events that found the gate closed, by probe
 
-Flight memory (of scripts that are compiled for ``--flight``), in place of the data ring. The map ``__flight`` has
-``cpus`` regions of so many segments of ``stride`` bytes each, one element a segment. A CPU's bytes are numbered from 0
-on, without end: byte n lies in segment (n / stride) modulo the segments of a CPU. A record begins with eight bytes of
-its own::
+Flight memory (of scripts compiled for ``--flight``), in place of the data ring. The map ``__flight`` has ``cpus``
+regions, each of several segments of ``stride`` bytes, one element per segment. A CPU's bytes are numbered from 0 on,
+without end: byte n is in segment (n / stride) modulo the number of a CPU's segments. A record begins with eight bytes
+of its own::
 
     u32 length     of the record and these eight bytes, FLIGHT_BUSY while it is being written; or of a gap: FLIGHT_GAP
     u32 stamp      number of the record's first byte / 8
 
-A record belongs to the segment in which it begins: what of it is beyond the segment's end lies after that, in the
-element's ``value_size`` - ``stride`` bytes of slack. The next segment then begins with a gap of that length.
-The map ``__heads`` has a slot for each CPU::
+A record belongs to the segment in which it begins: the part beyond the segment's end follows directly, in the element's
+``value_size`` - ``stride`` bytes of slack. The next segment then begins with a gap of that length. The map ``__heads``
+has a slot for each CPU::
 
     u64 writers    programs that are writing a record, one interrupting the other
     u64 head       number of the first byte that is free
     u64 settled    a number: all records that begin before it are complete
 
-Slots of threads (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id; compiler/lower/threads.py)::
+Thread slots (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id; compiler/lower/threads.py)::
 
     PURSES times PURSE bytes, of which a u64 each: elements that may still be made; max_entries less those that are
     a power of two of slots of SLOT bytes:
@@ -44,8 +44,8 @@ Slots of threads (map ``__slots@x`` of a map ``@x`` whose keys are the current t
         u64 value
         u64 others elements in the hash of threads whose slot this is too
 
-Hot elements (map ``__hot@x`` of an aggregate ``@x``; compiler/lower/hot.py), a region for each of ``cpus`` CPUs, of a
-power of two of places of ``stride`` bytes::
+Hot elements (map ``__hot@x`` of an aggregate ``@x``; compiler/lower/hot.py): for each of ``cpus`` CPUs a region of
+places of ``stride`` bytes, a power of two of them::
 
     u64 state      0: free; HOT_TAKING; HOT_TAKEN for good
     ...            the key, filled up to eight bytes

@@ -1,10 +1,10 @@
-"""A compiled script as plain data, and back: what the cache of compiled scripts has on disk.
+"""A compiled script as plain data, and back: what the cache of compiled scripts keeps on disk.
 
-Numbers, texts, bytes, lists and dicts are themselves. A tuple begins with a number: TUPLE and then its items, SOURCE
-and which of the sources it is, or the number of a class in ``CLASSES`` and then the values of its fields.
+Numbers, strings, bytes, lists and dicts stand for themselves. A tuple begins with a number: TUPLE and then its items,
+SOURCE and the index of the source, or the number of a class in ``CLASSES`` and then the values of its fields.
 
-What only compiling asks for is left out: the types of ``args`` and ``retval`` of an attach point, and the members of a
-struct that something points to.
+What only the compiler needs is left out: the types of an attach point's ``args`` and ``retval``, and the members of
+structs that are only pointed to.
 """
 
 from __future__ import annotations

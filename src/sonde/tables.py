@@ -1,4 +1,4 @@
-"""Maps and events as tables for pandas, polars and Arrow, with the types that their values have.
+"""Maps and events as tables for pandas, polars and Arrow, with the types of their values.
 
 Needs the extra ``tables``. Everything is made as an Arrow table first::
 

@@ -1,4 +1,4 @@
-"""What can be turned into a table."""
+"""Things that can be turned into a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The full screen of ``sonde top``: what it needs, and what runs beside it."""
+"""The full screen of ``sonde top``: what it needs, and what runs alongside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A script's run, as it is read: records, events, maps and losses, whether the script is at work or was recorded."""
+"""A script's run as its readers see it: records, events, maps and losses, whether the script is running or was
+recorded."""
 
 from __future__ import annotations
 

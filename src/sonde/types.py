@@ -1,7 +1,7 @@
 """Types of values: what the checker infers, the compiler lays out and the runtime decodes.
 
-Every type knows its ``size`` and ``align`` in bytes as it lies in a map key, a map value or an event
-record, in native byte order. Types are immutable and compared by value; a struct is compared by name.
+Every type knows its ``size`` and ``align`` in bytes as stored in a map key, a map value or an event record, in native
+byte order. Types are immutable and compared by value; structs are compared by name.
 """
 
 from __future__ import annotations

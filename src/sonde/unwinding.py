@@ -1,20 +1,20 @@
-"""Unwinding by tables in the kernel: what the reader of files makes, user space stores and programs search.
+"""Unwinding by tables in the kernel: what the reader of files produces, user space stores and programs search.
 
 The design, and why:
 
 - ``.eh_frame`` says for each instruction how the caller's registers are found. The low-rank reader
-  (:mod:`sonde.kernel.foreign.unwind_rows`) turns it into *rows* of eight bytes, sorted by where in the file the
-  instruction lies: u32 offset in the file, u32 rule. All rows of all files lie in one array (``__unwindrows``), which
-  programs address directly; a search costs one load a step. Where the rows of a file are says ``__unwindfiles``.
-- Which file an address belongs to, a program finds out itself, in the task's own memory map (``mm->mm_mt``, a maple
-  tree since Linux 6.1): what has been mapped a moment ago is known, by whatever process, and nothing has to be kept
-  of processes. A file is told by its size, and device and inode as ``/proc/PID/maps`` has them.
-- The first stack that meets a file whose rows are not there asks for them (``__unwindasks``, a ring) and ends early,
-  which is counted. Those of the processes that are traced are stored before anything is attached.
-- A rule has what compilers make: the frame's address is stack or frame pointer plus a number, or lies in memory there;
-  the return address lies below it, and the frame pointer somewhere further below; on aarch64 the return address lies
-  anywhere below it, most often above the frame pointer, or in its register. Signal frames and the PLT have rules
-  of their own. Code that has no table at all (made at run time, or in a file without ``.eh_frame``) is walked
+  (:mod:`sonde.kernel.foreign.unwind_rows`) turns it into *rows* of eight bytes, sorted by the instruction's place in
+  the file: u32 offset in the file, u32 rule. The rows of all files are in one array (``__unwindrows``), which programs
+  address directly; a search costs one load per step. ``__unwindfiles`` says where the rows of a file are.
+- A program itself finds the file that an address belongs to, in the task's own memory map (``mm->mm_mt``, a maple tree
+  since Linux 6.1): what any process has just mapped is known, and no state is kept per process. A file is identified by
+  its size, and by device and inode as in ``/proc/PID/maps``.
+- The first stack that reaches a file whose rows are missing asks for them (``__unwindasks``, a ring) and ends early,
+  which is counted. The rows for the traced processes are stored before anything is attached.
+- Rules cover what compilers produce: the frame's address is stack or frame pointer plus a number, or is stored in
+  memory there; the return address is right below it, and the frame pointer somewhere further below; on aarch64 the
+  return address is anywhere below it, usually above the frame pointer, or in its register. Signal frames and the PLT
+  have rules of their own. Code without any table (generated at run time, or in a file without ``.eh_frame``) is walked
   by frame pointers. Whatever else ends a stack is counted, by reason.
 """
 

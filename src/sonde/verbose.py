@@ -1,4 +1,4 @@
-"""``-v``: how a script is attached, and what that does not see."""
+"""``-v``: how a script is attached, and what this does not see."""
 
 from __future__ import annotations
 

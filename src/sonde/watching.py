@@ -1,4 +1,4 @@
-"""How a run is to be looked at, by the words of its command line."""
+"""How to show a run, from the words of its command line."""
 
 from __future__ import annotations
 
