@@ -67,9 +67,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name not in _LAZY and name != "fleet":  # "from . import cli" asks, too, before it imports
+        raise AttributeError(f"module 'sonde' has no attribute {name!r}")
     from importlib import import_module
     if name == "fleet":  # the room itself, which can be called
         return import_module(".fleet", __name__)
-    if name not in _LAZY:
-        raise AttributeError(f"module 'sonde' has no attribute {name!r}")
     return getattr(import_module(f".{_LAZY[name]}", __name__), name)

@@ -12,6 +12,10 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 # Looking for cycles among new objects at the usual rate takes a tenth of a start.
 gc.set_threshold(50_000)
 
+from .module_pack import use_pack  # noqa: E402
+
+use_pack()
+
 from .cli import main  # noqa: E402
 
 if __name__ == "__main__":

@@ -20,7 +20,10 @@ else:
     signal = _signal  # all of it but the names of signals
 
     Protocol = object
-    TypeVar = str
+
+    def TypeVar(name, **_):
+        """Only type checkers read it."""
+        return name
 
     class Generic:
         """``class Cache(Generic[K, V])``: to the interpreter a base like ``object``."""

@@ -19,6 +19,7 @@ from .invocation import (
     program_of,
 )
 from .kernel import notices
+from .module_pack import keep_pack
 from .options import Parsed, parse_command_line, usage_text
 from .running import run
 from .scripts import FILE, classify_word, read_script
@@ -104,6 +105,7 @@ def _exit_at_once(status: int) -> NoReturn:
     made. Not where warnings were asked for (-W), which tell then of what was left open."""
     sys.stdout.flush()
     sys.stderr.flush()
+    keep_pack()
     os._exit(status)
 
 

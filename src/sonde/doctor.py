@@ -5,8 +5,6 @@ Every tool is compiled for the kernel; nothing is loaded or attached, but the CP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from . import compiling, tools
 from .errors import SondeError
 from .kinds import KINDS
@@ -15,6 +13,7 @@ from .record import Record
 from .scripts import read_script
 from .semantics.options import Options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .semantics.world import World
     from .spec import ProgramSpec, ScriptSpec

@@ -4,12 +4,17 @@ milliseconds."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+
+from .basics import Generic, TypeVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 Row = TypeVar("Row", covariant=True)
 
 
-class FamilyTable(Mapping[str, Any], Generic[Row]):
+class FamilyTable(Mapping[str, "Any"], Generic[Row]):
     """Rows by their names. ``families``: the names that are in each module of ``package``, whose ROWS they are."""
 
     def __init__(self, package: str, families: Mapping[str, str]) -> None:

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from .errors import UsageError
 from .options import Parsed
@@ -14,6 +13,7 @@ from .service import tell_manager
 from .terminal import require_screen, run_app_beside
 from .watching import count, counts_down, every, pictures, redraws, runs_tests, whole_number
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .output import Output, Printer
     from .output.live.blocks import Blocks, Counter

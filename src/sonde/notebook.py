@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .output import look
 from .output.text import sort_items, text_output
 from .output.views import svg
 from .output.views.html import map_elements
 from .output.views.stacks import Folder, shows_stacks
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .runtime.provenance import Provenance
     from .runtime.values import Items

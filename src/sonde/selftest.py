@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from .output import Output, Printer, make_output
 from .output.json import quote_json
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .runtime.programs import LoadedProgram
     from .semantics.options import Options

@@ -18,7 +18,6 @@ Needs the extra ``tables``. Everything is made as an Arrow table first::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from . import types as t
 from .errors import SondeError
@@ -30,6 +29,7 @@ from .runtime.aggregates import Histogram, Stats
 from .runtime.series import Series
 from .runtime.values import EnumValue, Items, Moment, ScriptValue, StackTrace, to_text, value_members
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import TypeAlias

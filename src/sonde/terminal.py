@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from .errors import SondeError, UsageError
 from .installed import how_to_add
 from .watching import can_draw_on
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .output.live.top import TopApp
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .compiling import live_world
 from .spec import ProgramSpec, UserDetail
 from .traced_run import TracedRun
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .output import Output
 

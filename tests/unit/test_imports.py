@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "numerals": set(),
     "aliases": set(),
     "families": {"basics"},
+    "module_pack": {"btf"},
     "kinds": {"record"},
     "cpython": {"errors"},
     "unwinding": set(),
@@ -89,7 +90,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "flight": ROOMS - {"commands", "fleet", "monitor"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
     "__init__": ROOMS,  # the public names, each imported when it is asked for
-    "__main__": {"basics", "cli"},
+    "__main__": {"basics", "module_pack", "cli"},
 }
 
 CTYPES_HOMES = {"kernel/syscalls.py", "kernel/foreign/demangle.py"}  # system calls; the C++ runtime's demangler

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..source import Span
 from .ir import Base, BasicBlock, BpfFunction, Op, Operand, Reg, Slot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Builder:

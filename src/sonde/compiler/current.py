@@ -6,14 +6,13 @@ later, the helper does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..arch import ARCHES
 from . import helpers as h
 from .builder import Builder
 from .ir import BasicBlock, BpfFunction, MapAddr, Op
 from .unit import Unit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .lower.core import Lower
 

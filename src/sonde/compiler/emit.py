@@ -22,6 +22,10 @@ from .ir import (
     SlotAt,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
 T0, T1 = 0, 5  # temporaries
 FP = 10
 

@@ -13,6 +13,10 @@ from ..semantics.typed import CheckedProbe, CheckedScript, Element
 from ..spec import Gate
 from ..types import Aggregate
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
 
 def has_gate(options: Options, probe: CheckedProbe) -> bool:
     """Whether a clause's action can be held back. One that ends what another clause began cannot: it runs only for what

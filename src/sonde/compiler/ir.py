@@ -31,9 +31,11 @@ exit           value                                  leave the function
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..source import Span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ALU = frozenset("add sub mul div sdiv mod smod and or xor lsh rsh arsh".split())
 COMMUTATIVE = frozenset("add mul and or xor".split())

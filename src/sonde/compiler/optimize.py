@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from .dominators import Tree, find_predecessors, reachable_blocks
 from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, BasicBlock, BpfFunction, Op, Operand, Program, Reg
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 MASK = (1 << 64) - 1
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..families import FamilyTable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..compiler.lower.calls import Function
 

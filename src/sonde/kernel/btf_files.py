@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
 
 from ..btf import codec
 from ..btf.query import open_kernel
 from ..errors import EnvironmentProblem, UsageError
 from . import places
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..btf.query import Btf
 

@@ -9,8 +9,6 @@ compares what lies there with what the helper says, and only then writes the add
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .. import uapi
 from ..arch import this_arch
 from ..asm import insn
@@ -20,6 +18,7 @@ from ..btf import codec
 from ..record import Record
 from ..spec import Locator
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..btf.query import Btf
 

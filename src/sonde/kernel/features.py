@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .. import uapi
@@ -26,6 +25,7 @@ from ..types import Struct
 from ..uapi import HELPERS
 from .places import OWN_BTF
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..btf.query import Btf
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any
 
 from ..arch import ARCHES
 from ..btf import codec
@@ -29,6 +28,10 @@ from . import host, tracefs
 from .features import ROWS
 from .kernel_types import KernelTypes
 from .world import UserSide
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class RecordedWorld(KernelTypes):

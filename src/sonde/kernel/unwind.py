@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 from ..arch import Arch
 from ..errors import EnvironmentProblem
@@ -12,6 +11,10 @@ from .foreign import mapped
 from .foreign.files import FrameRow
 from .foreign.numbers import DamagedTables, Numbers
 from .user_symbols import Mapping, vdso_file, vdso_image
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST = 256  # frames
 

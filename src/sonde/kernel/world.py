@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ..arch import this_arch
 from ..btf.query import Btf
@@ -21,6 +20,7 @@ from .features import ROWS, Features, can_load_program
 from .kernel_types import KernelTypes, open_modules
 from .symbols import KernelSymbols, count_functions, read_function_list, traceable_functions
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..types import Type
     from .foreign.files import ElfFile

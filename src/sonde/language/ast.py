@@ -6,11 +6,13 @@ The parser fills the syntactic fields. The checker fills what stands below "# ch
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..record import Record
 from ..source import Span
 from ..types import StructField, Type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Node(Record):

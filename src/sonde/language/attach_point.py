@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NoReturn
 
 from ..kinds import KINDS
 from ..source import Source, Span
@@ -12,6 +11,10 @@ from .ast import AttachPoint
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
 from .lexer import COMPLAINTS, confusion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _PIECE = re.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', re.ASCII | re.DOTALL)
 _PARAMETER = re.compile(r"\$[0-9]+", re.ASCII)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NoReturn
 
 from ..source import Source, Span
 from .diagnostics import Diagnostics
 from .lexer import COMPLAINTS, Token, confusion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # Limit of nesting, in the text and in the tree, so that neither the parser nor those who walk the tree recurse too
 # deep. One level of text costs the parser at most four Python frames.

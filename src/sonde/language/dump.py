@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .ast import Clause, Expr, Node, Script, TypeSyntax
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _CHECKED = frozenset(("type", "const", "slot", "callee", "choice", "field"))  # what the checker fills in
 _TELLING = frozenset(("value", "number", "index"))  # shown even if they have their default

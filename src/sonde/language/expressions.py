@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn
 
 from ..source import Span
 from . import ast
 from .ast import Expr, Stmt
 from .lexer import MAX_INT, Token, parse_integer, unescape_string
 from .type_syntax import TypeParser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 PRECEDENCE = {
     "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,

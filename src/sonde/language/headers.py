@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from typing import Any
 
 from ..errors import ERROR, WARNING
 from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
 from .cursor import Abandoned
 from .file_parser import FileParser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _ONCE = r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b"
 MISSING = ("header-not-found", "include-depth")  # with these libclang could do no better

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ..source import Source, Span
 from .diagnostics import Diagnostics
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .cmacros import CMacro
     from .lexer import Token

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
 
 from ..source import Span
 from . import ast
 from .ast import Expr, Stmt
 from .cdecl import DeclarationParser
 from .lexer import Token
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
 _BLOCK_LIKE = (ast.If, ast.While, ast.For, ast.Unroll, ast.Block)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import strerror
-from typing import TYPE_CHECKING
 
 from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
 from ..runtime.provenance import Provenance
@@ -25,6 +24,7 @@ from ..runtime.values import (
 from .stream import Streams
 from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.dumps import Dump
     from ..runtime.losses import Withheld

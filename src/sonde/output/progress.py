@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+
+from ..basics import TypeVar
 
 Item = TypeVar("Item")
 

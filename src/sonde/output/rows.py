@@ -9,8 +9,8 @@ row, an object by column. So ``printf("%-7d %s:%d\\n", ...)`` under the heading 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
+from ..basics import Protocol
 from ..runtime.values import DecodingContext
 from ..spec import EventField, EventSite, FormatPart
 from .format import Format, compile_format

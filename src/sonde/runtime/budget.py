@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ..errors import AttachError, SondeError
 from ..spec import BUDGET, BUDGET_HEAD, STATE, Attach, Gate, ScriptSpec
@@ -26,6 +25,7 @@ from .losses import Withheld
 from .state import State
 from .statistics import stats_always_enabled, try_enable_statistics
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .links import Links
     from .maps import Map

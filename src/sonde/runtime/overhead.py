@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Self
 
 from ..errors import SyscallError
 from ..kernel import syscalls
@@ -16,6 +15,10 @@ from ..types import Aggregate
 from ..uapi import PROG_TYPE_NAMES
 from .aggregates import Histogram
 from .statistics import Cost, enable_statistics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
 STEP = 0.001  # s between looks at one program
 BITS = 2      # of the buckets of its histogram: four to each power of two

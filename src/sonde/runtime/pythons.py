@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping as Named
 from struct import Struct as Layout
-from typing import TYPE_CHECKING
 
 from .. import cpython as py
 from ..errors import EnvironmentProblem, SondeError
@@ -16,6 +15,7 @@ from ..kernel.user_symbols import Mapping, read_maps
 from ..spec import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS
 from .maps import Map
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..kernel.mappings import MappingLog
 

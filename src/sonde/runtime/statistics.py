@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import PrivilegeError
 from ..record import Record
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..kernel.syscalls import Fd
     from .session import Session

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
 
+from ..basics import TypeVar
 from ..language.ast import Binary, Call, Name, Node, StrLiteral
 from .nodes import Tree, walk_nodes
 from .rows import Functions

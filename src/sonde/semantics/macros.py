@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from ..language.ast import (
     Assign,
@@ -47,6 +46,10 @@ from ..source import ExpandedSpan, Span
 from .convert import argument_count_text, no_match
 from .nodes import copy_tree, walk_nodes
 from .rows import Functions, Language
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LIBRARY = os.path.join(FOLDER, "stdlib", "")
 MAX_DEPTH = 32

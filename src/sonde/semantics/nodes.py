@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
 
+from ..basics import TypeVar
 from ..language.ast import FieldAccess, Node, Reference
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
 
 T = TypeVar("T")
 Tree: TypeAlias = "Node | Sequence[Tree] | None"

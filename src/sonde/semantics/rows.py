@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from ..basics import cache
+from ..basics import TypeVar, cache
 from ..language.ast import Call, Callee, Cast, Choice, Expr, Reference
 from ..record import Record
 from ..spec import Config
@@ -15,7 +14,10 @@ from .nodes import walk_nodes
 from .options import Options
 from .world import World
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from .context import CheckContext
 
 Types: TypeAlias = "Sequence[Type | None]"  # of the arguments; None for one that is no value (a map, a name)

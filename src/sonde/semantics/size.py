@@ -8,7 +8,6 @@ passes of the compiler take longer for each operation of a large one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ..language.ast import Call, Expr, IntLiteral, Node, Unroll
 from ..language.diagnostics import Diagnostics
@@ -16,6 +15,10 @@ from ..types import Array, Scalar, Struct, Tuple, Type
 from .nodes import Tree, child_items, walk_nodes
 from .rows import row_of
 from .typed import ScriptMap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_PARTS = 40_000
 SMALL = 2_000  # parts of a program of which three count for four

@@ -6,8 +6,7 @@ imported here. Every answer is a plain value; "no such thing" is None or an empt
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from ..basics import Protocol
 from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
 from ..spec import SourceLines as SourceLines
@@ -28,153 +27,118 @@ class World(Protocol):
     @property
     def pid_namespace(self) -> bool:
         """Whether Sonde runs in another PID namespace than the first: its process ids are not the kernel's."""
-        ...
 
     def has_feature(self, name: str) -> bool:
         """Whether the kernel can do ``name``; the names are rows of kernel/features.py, e.g. ``rdonly_cast``,
         ``kprobes``, ``raw_tp_cookie``, ``bpf_loop``, ``for_each_map_elem``."""
-        ...
 
     def kfunc_id(self, name: str) -> int:
         """BTF id of a kernel function that programs may call; 0 if there is none."""
-        ...
 
     # types
 
     def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name`` of the kernel."""
-        ...
 
     def named_type(self, name: str) -> Type | None:
         """A typedef (resolved), ``enum x``, or base type of the kernel by its C name."""
-        ...
 
     def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
         """The value of an enum constant of the kernel, and its enum."""
-        ...
 
     def struct_names(self) -> list[str]:
         """All struct and union names, for suggestions and -l."""
-        ...
 
     # probes
 
     def tracepoints(self) -> list[tuple[str, str]]:
         """(category, event) of every classic tracepoint, the syscalls: ones included."""
-        ...
 
     def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None: ...
 
     def raw_tracepoints(self) -> list[tuple[str, str]]:
         """(module, event) of every raw tracepoint; the module is "vmlinux" for the built-in ones."""
-        ...
 
     def raw_tracepoint_args(self, event: str) -> Struct | None:
         """Its arguments: field i at offset 8 * i, named as in the kernel (from __probestub_/__traceiter_)."""
-        ...
 
     def syscall_number(self, name: str) -> int | None:
         """``openat`` → 257."""
-        ...
 
     def kernel_functions(self) -> list[tuple[str, str]]:
         """(module, function) of every function that could be traced; [] where kprobes are not built in."""
-        ...
 
     def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
-        ...
 
     def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
         """Whether the kernel loads programs for fentry of a function, or for fexit, and no other bears its name."""
-        ...
 
     def is_changed(self, name: str) -> bool:
         """Whether a function that type information has is there as the compiler changed it only (``f.isra.0``)."""
-        ...
 
     def forbidden_functions(self) -> frozenset[str]:
         """Functions in which the kernel lets nobody set kprobes."""
-        ...
 
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         """Why ``kind:module:function`` cannot be probed, as far as is known, and hints."""
-        ...
 
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
         """The prototype of a kernel function that the kernel's type information has; ``module`` "" is any, "bpf:ID" a
         loaded BPF program."""
-        ...
 
     def bpf_functions(self) -> list[tuple[int, str, bool]]:
         """(program's number, function, whether it can be attached to) of loaded BPF programs."""
-        ...
 
     def function_names(self) -> list[tuple[str, str]]:
         """(module, function) of every function that has a prototype."""
-        ...
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a data or function symbol in the memory of a process."""
-        ...
 
     def kernel_symbol(self, name: str) -> int | None:
         """Address of a kernel symbol."""
-        ...
 
     # user space
 
     def find_binaries(self, name: str, pid: int = 0) -> list[str]:
         """Absolute paths for a path, glob, command in $PATH, or library name (``c``, ``libc``, ``libc.so.6``)."""
-        ...
 
     def user_functions(self, path: str) -> list[UserFunction]:
         """Functions of an ELF file, from .symtab, .dynsym and debug files."""
-        ...
 
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         """(virtual address, size) of a data or function symbol of an ELF file."""
-        ...
 
     def file_size(self, path: str) -> int:
         """Bytes of a regular file that need not be a program; 0 if there is none."""
-        ...
 
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address of an ELF file."""
-        ...
 
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts ``distance`` bytes after the one at a file offset; True if not known."""
-        ...
 
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         """Parameters and result of the function whose first instruction is at a file offset, by debug information."""
-        ...
 
     def user_type(self, path: str, name: str) -> Type | None:
         """``struct x`` or ``union x`` by a file's debug information."""
-        ...
 
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """Where the code of a source line begins; ``source`` is the end of a source file's path, column 0 any."""
-        ...
 
     def inlined_copies(self, path: str, name: str) -> Inlined | None:
         """The copies of a function in others, by debug information; the name may have C++ namespaces."""
-        ...
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         """C++ names of the file ``source`` as people write them, others as they are; None where there is no
         C++ runtime."""
-        ...
 
     def file_problem(self, path: str) -> str:
         """Why a file cannot be read; "" if it can."""
-        ...
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         """Static probes of an ELF file, one for each place."""
-        ...
 
     def cgroup_id(self, path: str) -> int | None: ...

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...arch import ARCHES, Arch
 from ...semantics.user_probes import user_places
 from ...spec import MapSpec
@@ -16,6 +14,10 @@ from . import memory
 from .core import Lower
 from .rawfields import RawField
 from .state import Mem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Context:

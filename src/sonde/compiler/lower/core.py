@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
 
+from ...basics import TypeVar
 from ...kinds import KINDS
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
 from ...semantics.nodes import walk_nodes
@@ -23,6 +23,10 @@ from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Program, Reg, Slot, 
 from ..unit import Unit
 from .state import CONTEXT, ENDING, OUTCOME, FunctionState, Mem
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 Lowering = TypeVar("Lowering", bound=Callable[..., object])
 
 
@@ -33,7 +37,7 @@ def at_its_place(lowering: Lowering) -> Lowering:
         result = lowering(lo, expr, *rest, **more)
         lo.expression_span = outer
         return result
-    return cast(Lowering, lower)
+    return lower  # type: ignore[return-value]
 
 
 class Lower:

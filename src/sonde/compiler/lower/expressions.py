@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ...language.ast import (
     Binary,
@@ -38,6 +37,10 @@ from .ordering import value_before
 from .state import Mem
 from .subprograms import lower_function_call
 from .variables import assign_variable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # --- scalars ----------------------------------------------------------------------------------------------
 

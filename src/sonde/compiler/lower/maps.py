@@ -32,6 +32,10 @@ from .state import Lookup, Mem, Signature
 from .tasks import cpu_number
 from .variables import replace_value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
 
 def info_of(lo: Lower, ref: MapRef) -> ScriptMap:
     return lo.unit.checked.maps[ref.name]

@@ -8,13 +8,15 @@ says how a callback ended the loop or more than that:
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from ...record import Record
 from ...semantics.typed import CheckedFunction
 from ...source import Span
 from ..builder import Builder
 from ..ir import Base, BasicBlock, BpfFunction, Operand, Reg, Slot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 RESERVES, COMMITS = "flight_reserve", "flight_commit"  # labels of operations between which a record is being filled
 CONTEXT, OUTCOME, SHARED = 0, 8, 16  # offsets in the frame

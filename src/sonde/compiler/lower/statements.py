@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ...language.ast import (
     Assign,
@@ -41,6 +40,10 @@ from .records import request_print
 from .state import LoopTargets, Mem
 from .subprograms import return_value
 from .variables import assign_variable, set_variable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def lower_block(lo: Lower, body: list[Stmt]) -> None:

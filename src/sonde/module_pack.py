@@ -1,0 +1,158 @@
+"""The bytecode of Sonde's modules in one file of the cache directory: a start opens one file in place of a hundred, and
+``sonde.pyz`` compiles each module once.
+
+What is in the pack counts as long as its source is as it was. Any other module is imported as if there were no pack,
+and is put into it when the run ends.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader, spec_from_file_location
+from mmap import ACCESS_READ, mmap
+from zipimport import zipimporter
+from zlib import adler32, crc32
+
+from .btf.cache import open_cached, thin_cache, write_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import CodeType
+    from typing import Any
+
+    Source = tuple[str, bool, int, int]  # of a module: its file, whether it is a package; the file's time and size
+    Place = tuple[int, int]  # of its bytecode in the pack: where it begins and ends
+
+PREFIX = "modules-"
+MOST_FILES, MOST_BYTES = 8, 32 << 20
+HEAD = 8  # bytes: the index's size and checksum
+
+
+class ModulePack:
+    """Finds a package's modules in its pack, and those that are not there where Python does."""
+
+    def __init__(self, package: str, folder: str, archive: str = "") -> None:
+        self._prefix, self._archive = package + ".", archive
+        made = os.stat(archive or folder).st_mtime_ns if archive else 0
+        self._key = marshal.dumps((folder, made, MAGIC_NUMBER, sys.version, sys.flags.optimize))
+        self._name = f"{PREFIX}{crc32(self._key):08x}{adler32(self._key):08x}"
+        self._known: dict[str, tuple[Source, Place]] = {}
+        self._codes = memoryview(b"")
+        self._new: dict[str, tuple[Source, bytes]] = {}
+
+    def open(self) -> None:
+        """Have what earlier runs kept, if that can be read."""
+        descriptor = open_cached(self._name)
+        if descriptor < 0:
+            return
+        try:
+            data = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
+        except (OSError, ValueError):  # an empty file
+            return
+        finally:
+            os.close(descriptor)
+        size, checksum = (int.from_bytes(data[at : at + 4], "little") for at in (0, 4))
+        index = data[HEAD : HEAD + size]
+        if len(index) == size and crc32(index) == checksum:
+            key, known, end = marshal.loads(index)
+            if key == self._key and end == len(data) - HEAD - size:
+                self._known, self._codes = known, data[HEAD + size :]
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        """What the interpreter asks for each module that it is to import."""
+        if path is None or not name.startswith(self._prefix):
+            return None
+        source = self._known[name][0] if name in self._known else None
+        if source is None or not self._is_current(source):
+            self._known.pop(name, None)
+            found = PathFinder.find_spec(name, path)
+            if found is None or not found.has_location or found.origin is None:
+                return None
+            source = self._describe(found.origin, found.submodule_search_locations is not None)
+        file, is_package = source[:2]
+        loader = _PackedArchive(path[0]) if self._archive else _PackedFile(name, file)
+        loader.pack, loader.source = self, source
+        return spec_from_file_location(name, file, loader=loader,
+                                       submodule_search_locations=[os.path.dirname(file)] if is_package else None)
+
+    def find_code(self, name: str) -> CodeType | None:
+        """The bytecode of a module whose source is as it was; None if it is not here."""
+        if name not in self._known:
+            return None
+        start, end = self._known[name][1]
+        code: CodeType = marshal.loads(self._codes[start:end])
+        return code
+
+    def note_code(self, name: str, source: Source, code: Any) -> Any:
+        """For the next run."""
+        self._new[name] = source, marshal.dumps(code)
+        return code
+
+    def keep(self) -> None:
+        """Put into the pack what was not there."""
+        if not self._new or sys.dont_write_bytecode:
+            return
+        kept: dict[str, tuple[Source, bytes | memoryview]] = {
+            name: (source, self._codes[start:end]) for name, (source, (start, end)) in self._known.items()
+            if self._is_current(source)}
+        index: dict[str, tuple[Source, Place]] = {}
+        codes: list[bytes | memoryview] = []
+        end = 0
+        for name, (source, code) in (kept | self._new).items():
+            index[name] = source, (end, end + len(code))
+            codes.append(code)
+            end += len(code)
+        head = marshal.dumps((self._key, index, end))
+        if write_cache(self._name, [len(head).to_bytes(4, "little"), crc32(head).to_bytes(4, "little"), head, *codes]):
+            thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
+
+    def _describe(self, file: str, is_package: bool) -> Source:
+        """A module's source as it is now: (0, 0) is what is in an archive, whose own time is part of the key."""
+        found = None if self._archive else os.stat(file)
+        return file, is_package, found.st_mtime_ns if found else 0, found.st_size if found else 0
+
+    def _is_current(self, source: Source) -> bool:
+        try:
+            return self._describe(*source[:2]) == source
+        except OSError:
+            return False
+
+
+class _PackedFile(SourceFileLoader):
+    pack: ModulePack
+    source: Source
+
+    def get_code(self, name: str) -> CodeType | None:
+        """A module's bytecode."""
+        return self.pack.find_code(name) or self.pack.note_code(name, self.source, super().get_code(name))
+
+
+class _PackedArchive(zipimporter):
+    pack: ModulePack
+    source: Source
+
+    def get_code(self, name: str) -> CodeType:
+        """A module's bytecode."""
+        return self.pack.find_code(name) or self.pack.note_code(name, self.source, super().get_code(name))
+
+
+_in_use: list[ModulePack] = []
+
+
+def use_pack() -> None:
+    """Import Sonde's modules by its pack from now on."""
+    loader = __spec__.loader
+    pack = ModulePack(__package__ or "", os.path.dirname(os.path.abspath(__file__)), getattr(loader, "archive", ""))
+    pack.open()
+    sys.meta_path.insert(0, pack)
+    _in_use.append(pack)
+
+
+def keep_pack() -> None:
+    """At the end of a run: put into the pack what was not there."""
+    for pack in _in_use:
+        pack.keep()

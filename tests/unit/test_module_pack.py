@@ -1,0 +1,148 @@
+"""Modules from the pack are what their sources are, and anything wrong with the pack only costs time."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import zipfile
+import zipimport
+from _frozen_importlib_external import PathFinder
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonde import module_pack
+from sonde.module_pack import PREFIX, ModulePack
+
+PACKAGE = "packed_example"
+SOURCES = {"__init__.py": "", "one.py": "from .inner.two import TWO\nONE = TWO - 1\n", "inner/__init__.py": "",
+           "inner/two.py": "TWO = 2\n"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name, text in SOURCES.items():
+        (tmp_path / "src" / PACKAGE / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / PACKAGE / name).write_text(text)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "src"), *sys.path])
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    yield tmp_path / "src" / PACKAGE
+    forget()
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+
+
+def start(folder: Path, archive: str = "", keep: bool = True) -> Any:
+    """Import the package as a new process does; module ``one``."""
+    forget()
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, ModulePack)]
+    importlib.invalidate_caches()
+    pack = ModulePack(PACKAGE, str(folder), archive)
+    pack.open()
+    sys.meta_path.insert(0, pack)
+    module = importlib.import_module(f"{PACKAGE}.one")
+    if keep:
+        pack.keep()
+    return module
+
+
+def packs(folder: Path) -> list[Path]:
+    return sorted((folder.parents[1] / "cache" / "sonde").glob(f"{PREFIX}*"))
+
+
+@pytest.fixture
+def no_search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which modules Python had to look for."""
+    sought: list[str] = []
+    find = PathFinder.find_spec
+
+    class Search:
+        @staticmethod
+        def find_spec(name: str, path: Any) -> Any:
+            sought.append(name)
+            return find(name, path)
+
+    monkeypatch.setattr(module_pack, "PathFinder", Search)
+    return sought
+
+
+def test_a_second_start_looks_for_no_module(folder: Path, no_search: list[str]) -> None:
+    plain = start(folder)
+    assert no_search == [f"{PACKAGE}.one", f"{PACKAGE}.inner", f"{PACKAGE}.inner.two"]
+    no_search.clear()
+    packed = start(folder)
+    assert packed is not plain and packed.ONE == 1 and not no_search
+    inner = sys.modules[f"{PACKAGE}.inner"]
+    assert inner.__path__ == [str(folder / "inner")] and inner.__package__ == f"{PACKAGE}.inner"
+    assert packed.__file__ == str(folder / "one.py") and packed.__spec__.loader.get_source(f"{PACKAGE}.one")
+
+
+def test_what_was_edited_is_read_anew(folder: Path, no_search: list[str]) -> None:
+    start(folder)
+    two = folder / "inner" / "two.py"
+    two.write_text("TWO = 9\n")  # as long as before
+    later = two.stat().st_mtime_ns + 2_000_000_000
+    os.utime(two, ns=(later, later))
+    no_search.clear()
+    assert start(folder).ONE == 8 and no_search == [f"{PACKAGE}.inner.two"]
+    no_search.clear()
+    assert start(folder).ONE == 8 and not no_search and len(packs(folder)) == 1
+
+
+def test_a_module_that_is_gone_is_gone(folder: Path) -> None:
+    start(folder)
+    (folder / "inner" / "two.py").unlink()
+    with pytest.raises(ModuleNotFoundError):
+        start(folder)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\1", b"\xff" * 200, None])
+def test_a_broken_pack_is_made_again(folder: Path, no_search: list[str], damage: bytes | None) -> None:
+    start(folder)
+    (pack,) = packs(folder)
+    whole = pack.read_bytes()
+    pack.write_bytes(whole[:-7] if damage is None else damage)
+    no_search.clear()
+    assert start(folder).ONE == 1 and len(no_search) == 3
+    assert len(pack.read_bytes()) == len(whole)
+
+
+def test_a_pack_that_others_can_write_is_not_used(folder: Path, no_search: list[str]) -> None:
+    start(folder)
+    packs(folder)[0].chmod(0o666)
+    no_search.clear()
+    assert start(folder, keep=False).ONE == 1 and len(no_search) == 3
+
+
+def test_nothing_is_kept_without_bytecode(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    start(folder)
+    assert not packs(folder)
+
+
+def test_an_archive_has_a_pack(folder: Path, no_search: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = folder.parent / "example.pyz"
+    monkeypatch.setattr(sys, "path", [str(archive), *sys.path[1:]])
+
+    def pack_archive(two: str) -> None:
+        with zipfile.ZipFile(archive, "w") as file:
+            for name, text in (SOURCES | {"inner/two.py": two}).items():
+                file.writestr(f"{PACKAGE}/{name}", text)
+        zipimport._zip_directory_cache.clear()  # type: ignore[attr-defined]
+        sys.path_importer_cache.clear()
+
+    pack_archive("TWO = 2\n")
+    assert start(archive / PACKAGE, str(archive)).ONE == 1 and len(no_search) == 3
+    no_search.clear()
+    one = start(archive / PACKAGE, str(archive))
+    assert one.ONE == 1 and not no_search and "TWO - 1" in one.__loader__.get_source(f"{PACKAGE}.one")
+    os.utime(archive, ns=(1, 1))  # another archive, though the same bytes
+    assert start(archive / PACKAGE, str(archive)).ONE == 1 and len(no_search) == 3
