@@ -7,7 +7,7 @@ from operator import itemgetter
 from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
-from ..runtime.values import EnumValue, Item, Items, ScriptValue, key_text, to_text
+from ..runtime.values import EnumValue, Items, ScriptValue, key_text, to_text
 from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..runtime.dumps import Dump
     from ..runtime.losses import Withheld
+    from ..runtime.number_rows import NumberRows
     from ..runtime.statistics import ProbeCost
     from ..source import Span
 
@@ -37,9 +38,19 @@ def encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def sort_items(items: Items, top: int = 0) -> list[Item]:
+def _number_rows(items: Items) -> NumberRows | None:
+    """The pairs, if they are rows of numbers: only those of a large map are."""
+    if isinstance(items, list):
+        return None
+    from ..runtime.number_rows import NumberRows
+    return items if isinstance(items, NumberRows) else None
+
+
+def sort_items(items: Items, top: int = 0) -> Items:
     """In the order of printing: by value for numbers and aggregates, then and for anything else by key; the last
     ``top``."""
+    if (rows := _number_rows(items)) is not None:
+        return rows.in_order(top)
     found = list(items)
     if not found:
         return found
@@ -80,6 +91,8 @@ def _is_plain(values: Iterable[ScriptValue]) -> bool:
 def _line_template(name: str, items: Items) -> str:
     """The form of a line, for ``key, value`` or ``*key, value``, of elements whose keys and values print as they are;
     "" of others."""
+    if (rows := _number_rows(items)) is not None:
+        return rows.template(name)
     keys: list[Any] = [key for key, _ in items]
     width = len(keys[0]) if set(map(type, keys)) == {tuple} and len(set(map(len, keys))) == 1 else 0
     parts = [[key[at] for key in keys] for at in range(width)] if width else [keys]
@@ -222,6 +235,8 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
     """The lines of elements, by a template where there is one."""
     if not template:
         return [f"{element_label(name, key)}: {to_text(divide_value(value, div))}\n" for key, value in items]
+    if (rows := _number_rows(items)) is not None:
+        return [template * len(rows) % rows.flat_numbers()]
     if type(items[0][0]) is tuple:
         return [template % (*key, value) for key, value in items if isinstance(key, tuple)]
     return list(map(template.__mod__, items))

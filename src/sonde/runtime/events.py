@@ -7,14 +7,14 @@ from sys import byteorder
 
 from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..types import Aggregate, Int, round_up
+from ..types import Aggregate, Int, Tuple, round_up
 from .aggregate_values import aggregate_value
 from .aggregates import Histogram, Stats
 from .context import is_group
 from .decoders import DecodeColumn, make_column_decoder, make_decoder
 from .maps import Map, RawItem, RawValue
 from .merge import State, add_states
-from .values import DecodingContext, Item, ScriptValue, key_text
+from .values import DecodingContext, Item, Items, ScriptValue, key_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,13 +94,17 @@ class MapDecoder:
             found.wall = round(self._context.wall_clock(0, "tai") / 1e9) * 1_000_000_000  # UTC - TAI: whole seconds
         return found
 
+    @property
+    def _value_step(self) -> int:
+        """Bytes from one packed value to the next."""
+        return round_up(self._spec.value_size, 8) if "percpu" in self._spec.type else self._spec.value_size
+
     def decode_columns(self, keys: bytes, values: bytes | Sequence[State]) -> list[Item]:
         """The pairs of packed keys, and as many values: packed, or of an aggregate its merged words."""
         assert self._spec.key is not None and self._spec.value is not None
         if self._columns is None:
-            element = round_up(self._spec.value_size, 8) if "percpu" in self._spec.type else self._spec.value_size
             self._columns = (make_column_decoder(self._spec.key, self._context, self._spec.key_size),
-                             make_column_decoder(self._spec.value, self._context, element)
+                             make_column_decoder(self._spec.value, self._context, self._value_step)
                              if self._aggregate is None else None)
         of_keys, of_values = self._columns
         if isinstance(values, bytes):
@@ -111,6 +115,16 @@ class MapDecoder:
                 return list(zip(of_keys(keys), map(one.setdefault, found, found)))
             return list(zip(of_keys(keys), found))
         return list(zip(of_keys(keys), self._words_column(values)))
+
+    def decode_numbers(self, keys: bytes, values: bytes | Sequence[State]) -> list[Sequence[Any]]:
+        """The columns of packed keys and their values, of which all are numbers."""
+        key, value, size = self._spec.key, self._spec.value, self._spec.key_size
+        assert key is not None and value is not None
+        parts = list(zip(key.of, key.offsets)) if isinstance(key, Tuple) else [(key, 0)]
+        columns = [make_column_decoder(part, self._context, size, at)(keys) for part, at in parts]
+        if isinstance(values, bytes):
+            return [*columns, make_column_decoder(value, self._context, self._value_step)(values)]
+        return [*columns, [words[0] for words in values]]
 
     def _words_column(self, states: Sequence[State]) -> list[ScriptValue]:
         assert self._aggregate is not None
@@ -153,16 +167,16 @@ class MapReader:
         self._decoders: dict[str, MapDecoder] = {}
         self.progress: Callable[[str, int, int], object] | None = None  # (map, elements read, of how many)
 
-    def __call__(self, name: str, then: str = "") -> list[Item]:
+    def __call__(self, name: str, then: str = "") -> Items:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
         found = self.maps[name]
         if found.spec.memory or found.spec.key is None or self.map_decoder(name).has_names:
-            items = self.map_decoder(name).decode_items(self.read_raw(name, then))
-            return items + self(found.spec.short, then) if found.spec.short else items
-        items = self._decode_columns(name, list(found.columns(then == "clear")))
-        if then == "zero":
-            found.zero()
-        return items + self(found.spec.short, then) if found.spec.short else items
+            items: Items = self.map_decoder(name).decode_items(self.read_raw(name, then))
+        else:
+            items = self._decode_columns(name, list(found.columns(then == "clear")))
+            if then == "zero":
+                found.zero()
+        return [*items, *self(found.spec.short, then)] if found.spec.short else items
 
     def read_raw(self, name: str, then: str = "") -> list[RawItem]:
         """The elements of one map of the kernel, keys and plain values as bytes, aggregates as merged words."""
@@ -172,21 +186,29 @@ class MapReader:
             found.zero()
         return raw
 
-    def _decode_columns(self, name: str, pieces: list[tuple[bytes, bytes | list[State]]]) -> list[Item]:
+    def _decode_columns(self, name: str, pieces: list[tuple[bytes, bytes | list[State]]]) -> Items:
         """The pairs of a map; ``progress`` is told of one that takes a while, as it goes on and at the end."""
-        decode, size = self.map_decoder(name).decode_columns, self.maps[name].spec.key_size
+        decoder, size = self.map_decoder(name), self.maps[name].spec.key_size
         items: list[Item] = []
         whole = sum([len(keys) for keys, _ in pieces]) // size
         tell = self.progress if whole >= MANY else None
+        rows = None
+        if whole >= MANY:
+            from .number_rows import make_rows
+            rows = make_rows(self.maps[name].spec)
         while pieces:
             keys, values = pieces.pop(0)
             count = len(keys) // size
             width = len(values) // count if count else 1
             for at in range(0, count, MANY):
-                items += decode(keys[at * size:(at + MANY) * size], values[at * width:(at + MANY) * width])
+                part = keys[at * size:(at + MANY) * size], values[at * width:(at + MANY) * width]
+                if rows is not None:
+                    rows.append_columns(decoder.decode_numbers(*part))
+                else:
+                    items += decoder.decode_columns(*part)
                 if tell is not None:
-                    tell(name, len(items), whole)
-        return items
+                    tell(name, len(items if rows is None else rows), whole)
+        return items if rows is None else rows
 
     def map_decoder(self, name: str) -> MapDecoder:
         """The decoder of a map's elements, made when it is first needed."""

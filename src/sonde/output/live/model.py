@@ -153,10 +153,9 @@ class _MapState:
 
     def build_table(self) -> LiveTable:
         shown = sort_items(self.items)[-MOST_ROWS:]
-        shown.reverse()
         rates = self.kind in _GROWING and not self.by_interval
         columns = (*key_columns(self.spec), *_value_columns(self.spec, self.kind), *(("per s",) if rates else ()))
-        rows = [self._build_row(key, value, rates) for key, value in shown]
+        rows = [self._build_row(key, value, rates) for key, value in reversed(shown)]
         note = "of the last interval" if self.by_interval else "since the start" if rates else "now"
         return LiveTable(self.spec.name, note, columns, tuple(rows), len(self.items))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...runtime.aggregates import Histogram
 from ...runtime.events import Event
-from ...runtime.values import Item, Items, ScriptValue, StackTrace, to_text
+from ...runtime.values import Items, ScriptValue, StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..look import MONO, SANS, TABLES, read_asset
 from ..text import element_label, sort_items
@@ -112,7 +112,7 @@ class HtmlView(Base):
                 yield f'<p class="soft">the last {len(self._text)} lines</p>\n'
 
 
-def map_elements(spec: MapSpec, items: list[Item]) -> Iterator[str]:
+def map_elements(spec: MapSpec, items: Items) -> Iterator[str]:
     """A map as HTML: a histogram for each key, or a table."""
     if not items:
         yield '<p class="soft">empty</p>\n'
@@ -137,7 +137,7 @@ def _histogram_html(name: str, histogram: Histogram) -> str:
             f"{percentiles(name, list(histogram))}</p><table>{''.join(rows)}</table>\n")
 
 
-def _table_html(spec: MapSpec, items: list[Item]) -> Iterator[str]:
+def _table_html(spec: MapSpec, items: Items) -> Iterator[str]:
     keys, values = key_columns(spec), value_columns(spec)
     yield '<input type="search" placeholder="filter" aria-label="filter"/>' if len(items) > 10 else ""
     heads = "".join(f"<th>{svg.escape_markup(name)}</th>" for name in keys + values)
