@@ -28,10 +28,6 @@ from ..semantics.rows import BuiltinRow, row_of
 from ..semantics.typed import CheckedFunction
 from ..types import Scalar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 BUDGET = 4_000   # of a loop that stays one
 ROUNDS = 256     # the most rounds of one
 CALLBACK = 3     # times that the verifier looks at a callback
