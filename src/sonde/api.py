@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 
-from .compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, script_environment
+from .compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, mask_refusal, script_environment
 from .ending import Ending
-from .errors import UsageError, VerifierError
+from .errors import StandInRefused, UsageError, VerifierError
 from .kernel import notices
 from .memory import Memory
 from .semantics.options import Options
@@ -25,7 +25,7 @@ from .unwinding import unwind_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .compiling import Show
     from .family import FamilyLog
@@ -68,6 +68,7 @@ class Trace(TracedRun):
         self._budget = budget
         self._group_log: GroupLog | None = None
         self._family_log: FamilyLog | None = None
+        self._tell: Callable[[str], object] = str  # as the session's own
         self._groups_until = 0  # the id of the youngest control group, before this trace looked at them
 
     @property
@@ -87,10 +88,8 @@ class Trace(TracedRun):
 
     def _begin(self, attach: bool) -> None:
         try:
-            if self._session is None:
-                self._load_session()
-            if attach:
-                self.session.attach()
+            while not self._try_begin(attach):
+                pass
         except BaseException:
             self.ending.over = True
             self._close_context()
@@ -98,6 +97,25 @@ class Trace(TracedRun):
                 self._session.close()
             self._release_process()
             raise
+
+    def _try_begin(self, attach: bool) -> bool:
+        """False if it is to be tried again: the kernel did not take an fentry or fexit in place of a kprobe or
+        kretprobe, and the script was compiled without it. Of what ``begin`` has sent meanwhile nothing was read."""
+        try:
+            if self._session is None:
+                self._load_session()
+            if attach:
+                self.session.attach()
+        except StandInRefused as error:
+            self._close_context()
+            self.session.process = None  # stays ours
+            self.session.close()
+            self._tell = self.session.tell
+            self._session = None
+            self._world = mask_refusal(self.world, error.function)
+            self.spec = compile(self.source, self.options, self._world)
+            return False
+        return True
 
     def _close_context(self) -> None:
         for thing in (self._group_log, self._family_log, self._context):
@@ -135,9 +153,10 @@ class Trace(TracedRun):
 
     def _new_session(self) -> Session:
         from .runtime.session import Session
-        return Session(self.spec, self.process, self._global_values(), self._handle_signals, self._statistics,
-                       self.ending,
-                       self.memory.records, self._budget)
+        made = Session(self.spec, self.process, self._global_values(), self._handle_signals, self._statistics,
+                       self.ending, self.memory.records, self._budget)
+        made.tell = self._tell
+        return made
 
     def _global_values(self) -> dict[str, int]:
         wanted = self.spec.globals

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .language.files import Files
     from .semantics.typed import CheckedScript
     from .semantics.world import World
+    from .spec import KernelFunction
 
 Show: TypeAlias = "Callable[[str, str], None]"
 DIRECT = ("rdonly_cast", "typed_arguments")  # features by which programs load kernel memory without a helper call
@@ -43,6 +44,27 @@ class FeatureMask:
 
     def has_feature(self, name: str) -> bool:
         return name not in self._denied and self._world.has_feature(name)
+
+
+class RefusalMask:
+    """A World that knows better which functions take no fentry or fexit."""
+
+    def __init__(self, world: World, function: str) -> None:
+        self._world = world
+        self._function = function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
+        return function.name != self._function and self._world.takes_typed_program(function, returns)
+
+
+def mask_refusal(world: World, function: str) -> World:
+    """The World after the kernel has refused to attach to a function what it had loaded for it."""
+    found: Any = RefusalMask(world, function)
+    less: World = found
+    return less
 
 
 def live_world() -> World:

@@ -102,6 +102,14 @@ class AttachError(EnvironmentProblem):
         self.errno = errno
 
 
+class StandInRefused(AttachError):
+    """The kernel takes no fentry or fexit of ``function``, by which a kprobe or kretprobe was to be served."""
+
+    def __init__(self, error: AttachError, function: str) -> None:
+        super().__init__(error.message, error.probe, error.errno, error.hints)
+        self.function = function
+
+
 class VerifierError(SondeError):
     """The kernel's verifier rejected a program.
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
-from sonde.errors import CompileError, EnvironmentProblem, SyscallError
+from sonde.api import Trace
+from sonde.compiling import mask_refusal
+from sonde.errors import AttachError, CompileError, EnvironmentProblem, StandInRefused, SyscallError
 from sonde.kernel import syscalls
+from sonde.runtime.attachments import Attachments
 from sonde.runtime.maps import create_map
 from sonde.semantics import kernel_probes
-from sonde.spec import Attach, KernelFunction, MapSpec
+from sonde.spec import Attach, Config, KernelFunction, MapSpec
 from sonde.types import INT32, INT64, Struct
 from unit.fake_world import SOCK, FakeWorld, FentryWorld, KprobeWorld, check_text, findings, function, kernel
 
@@ -298,3 +302,66 @@ def test_functions_of_bpf_programs() -> None:
 def test_why_not_that_bpf_program(text: str, why: str) -> None:
     assert why in message(text, FentryWorld())
     assert "has no fentry" in message("fentry:bpf:count_packets { }", KprobeWorld())
+
+
+def test_a_stand_in_that_is_refused_is_not_chosen_again() -> None:
+    text = "kprobe:vfs_read { } kretprobe:tcp_close { }"
+    assert [(a.way, a.reason) for a in attached(text, Both())] == [("fentry", "cheap"), ("fexit", "exact")]
+    first: Any = mask_refusal(Both(), "vfs_read")
+    assert [a.way for a in attached(text, first)] == ["", "fexit"]
+    both: Any = mask_refusal(first, "tcp_close")
+    assert [a.way for a in attached(text, both)] == ["", ""]
+    assert [a.kind for a in attached("fentry:vfs_read { }", first)] == ["fentry"]  # what is asked for is tried
+
+
+@pytest.mark.parametrize("policy", ["error", "warn", "ignore"])
+def test_what_the_kernel_refuses_to_attach(policy: str) -> None:
+    refused = AttachError("no room", "kprobe:vfs_read", errno.E2BIG)
+    attachments = Attachments(Config(missing_probes=policy))
+    by_choice, = attached("kprobe:vfs_read { }", Both())
+    with pytest.raises(StandInRefused) as caught:
+        attachments.miss(refused, by_choice)
+    assert caught.value.function == "vfs_read" and caught.value.errno == errno.E2BIG and not attachments.warnings
+    as_asked, only_way = attached("fentry:vfs_read { }", Both()) + attached("kprobe:vfs_read { }", FentryWorld())
+    for point in (as_asked, only_way):  # there is no other way
+        if policy == "error":
+            with pytest.raises(AttachError) as plain:
+                attachments.miss(refused, point)
+            assert plain.value is refused
+        else:
+            attachments.miss(refused, point)
+
+
+def test_a_trace_goes_on_with_what_the_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    closed: list[object] = []
+
+    class Kernel:
+        """A session whose kernel has no room at vfs_read."""
+
+        process: object = None
+        tell: object = str
+
+        def __init__(self, trace: Trace) -> None:
+            self.spec = trace.spec
+
+        def load(self) -> None:
+            pass
+
+        def attach(self) -> None:
+            points = [point for program in self.spec.programs for point in program.attach]
+            seen.append([point.method for point in points])
+            for point in points:
+                if point.reason and point.event == "vfs_read":
+                    raise StandInRefused(AttachError("no room", point.name, errno.E2BIG), point.event)
+
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(Trace, "_new_session", lambda trace: Kernel(trace))
+    monkeypatch.setattr(Trace, "_bind_session", lambda trace: None)
+    trace = Trace("kprobe:vfs_read { @ = count(); } kretprobe:tcp_close { @ = count(); }", world=Both())
+    first = trace.spec
+    trace.attach()
+    assert seen == [["fentry", "fexit"], ["kprobe", "fexit"]] and len(closed) == 1
+    assert [site.kind for site in first.sites] == [site.kind for site in trace.spec.sites]

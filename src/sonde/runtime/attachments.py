@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import AttachError
+from ..errors import AttachError, StandInRefused
 from ..kinds import KINDS
 from ..spec import Attach, Config
 from . import links as attaching
@@ -52,7 +52,10 @@ class Attachments:
         self.count += attaching.attach_program(spec, program.fd, links, self.miss) * spec.clauses
 
     def miss(self, error: AttachError, point: Attach) -> None:
-        """An attach point is not available: an error, a warning or nothing, as ``missing_probes`` says."""
+        """An attach point is not available: an error, a warning or nothing, as ``missing_probes`` says. StandInRefused
+        where the way was Sonde's choice."""
+        if point.reason and KINDS[point.method].typed:
+            raise StandInRefused(error, point.event)
         if point.wild:
             self._unmatched.append(error)
         elif self._policy == "error":

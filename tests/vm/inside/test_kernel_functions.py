@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from sonde.compiling import live_world
+from sonde.errors import SyscallError
+from sonde.kernel import syscalls
+from sonde.uapi import BPF_TRACE_FENTRY, PROG_TYPES
 from support import run_sonde
 
 READS = 5
@@ -152,6 +156,23 @@ def test_entries_are_the_same_by_fentry() -> None:
         assert f"@same: {READS}\n" in done.stdout and "@first: 0\n" in done.stdout
         found[denied] = re.search(r"@\[\n[^]]*\]: \d+", done.stdout)[0]  # type: ignore[index]
     assert len(set(found.values())) == 1, found
+
+
+def test_a_kprobe_where_the_kernel_has_no_room_for_fentry() -> None:
+    """So many programs at one function, and no more: the kernel says so when the next one is attached."""
+    skip_without_fentry()
+    known = live_world().kernel_function("hrtimer_nanosleep")
+    assert known is not None
+    leave = bytes((0xB7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0))  # return 0
+    script = 'begin { printf("begins\\n"); } kprobe:hrtimer_nanosleep /pid == cpid/ { @[probe] = count(); }'
+    with contextlib.ExitStack() as held:
+        with pytest.raises(SyscallError):
+            for _ in range(100):
+                program = held.enter_context(syscalls.prog_load(
+                    PROG_TYPES["tracing"], leave, expected_attach=BPF_TRACE_FENTRY, attach_btf_id=known.id))
+                held.enter_context(syscalls.raw_tracepoint_open("", program))
+        done = sonde("-e", script, command="sleep 0.1")
+    assert done.stdout.count("begins") == 1 and "@[kprobe:hrtimer_nanosleep]: 1\n" in done.stdout
 
 
 def test_functions_that_take_no_fentry() -> None:
