@@ -228,6 +228,31 @@ def test_arithmetic_is_simplified(write: Callable[[Builder, Reg], Reg], left: li
     assert [op.kind for op in function.blocks[0].ops if op.kind not in ("exit", "mov")] == left
 
 
+@pytest.mark.parametrize(("between", "size", "left"), [
+    (lambda b, slot, p: None, 8, 0), (lambda b, slot, p: None, 2, 0),
+    (lambda b, slot, p: b.call(14, [], "pid_tgid", pure=True), 8, 0),  # a helper that changes nothing
+    (lambda b, slot, p: b.store(b.slot(8), 0, p), 8, 0),               # other memory
+    (lambda b, slot, p: b.store(slot, 4, 1, 4), 8, 1),                 # a part of it
+    (lambda b, slot, p: b.store(slot, 4, 1, 4), 4, 0),                 # not a part of these four bytes
+    (lambda b, slot, p: b.call(4, [SlotAt(slot), 8, p], "probe_read"), 8, 1),
+    (lambda b, slot, p: b.call(16, [SlotAt(slot), 8], "comm", pure=True), 8, 1),
+    (lambda b, slot, p: b.store(b.address(slot), 0, p), 8, 1),         # by its address
+    (lambda b, slot, p: b.atomic_add(slot, 0, 1), 8, 1),
+    (lambda b, slot, p: [b.store(b.slot(8), 0, p) for _ in range(5)], 8, 1),  # registers are few
+])
+def test_what_was_just_stored_is_not_loaded(between: Callable[[Builder, Slot, Reg], object], size: int,
+                                            left: int) -> None:
+    function = BpfFunction("main", 1)
+    b = Builder(function)
+    slot, value = b.slot(8), b.alu("add", function.params[0], 5)
+    b.store(slot, 0, value, size)
+    between(b, slot, value)
+    b.exit(b.alu("add", b.load(slot, 0, size), b.call(1, [SlotAt(slot)], "uses the slot")))
+    optimise(function)
+    kinds = [op.kind for op in function.blocks[0].ops]
+    assert kinds.count("load") == left and "store" in kinds
+
+
 def test_decided_branches_and_empty_blocks_go() -> None:
     function = BpfFunction("main", 1)
     b = Builder(function)

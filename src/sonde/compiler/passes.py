@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ..record import Record
 from . import optimize
 from .current import load_current_tasks
+from .forward import forward_stores
 from .ir import BpfFunction, Program
 from .legal import PLACED, REACHED, check_program
 from .lower.core import Lower
@@ -46,6 +47,7 @@ def _place_slots(lo: Lower) -> None:
 PASSES = (
     Pass("cfg", _for_each_function(optimize.simplify_cfg)),
     Pass("values", _for_each_function(optimize.number_values)),
+    Pass("forward", _for_each_function(forward_stores)),
     Pass("dead", _for_each_function(optimize.remove_dead)),
     Pass("cfg2", _for_each_function(optimize.simplify_cfg)),
     Pass("values2", _for_each_function(optimize.number_values)),
