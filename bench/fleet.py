@@ -141,8 +141,7 @@ def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> N
 
 def measure_run(names: list[str], way: Way, keys: int, buckets: int, last: Contents) -> None:
     hosts = len(names)
-    asked = time.monotonic()
-    first = 0.0
+    asked, first, worked = time.monotonic(), 0.0, time.process_time()
     request, log = FleetRequest(Source("stdin", ""), window=PERIOD), None
     if RECORD:
         log = FleetRecorder(os.open(RECORD, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
@@ -154,7 +153,7 @@ def measure_run(names: list[str], way: Way, keys: int, buckets: int, last: Conte
         while not fleet.done:
             fleet.poll(0.25)
             if not first and all(member.windows for member in fleet.members):
-                first = time.monotonic()
+                first, worked = time.monotonic(), time.process_time() - worked
         spent, took = time.process_time() - cpu, time.monotonic() - begun
         merged = time.process_time()
         pairs = dict(fleet.results.pairs_of("@")) if fleet.begun else {}
@@ -162,7 +161,8 @@ def measure_run(names: list[str], way: Way, keys: int, buckets: int, last: Conte
     total = {key: hosts * sum(words) for key, words in last.items()}
     exact = {key: getattr(value, "total", value) for key, value in pairs.items()} == total
     print(f"{hosts} hosts, {keys} keys of {buckets} numbers, windows of {PERIOD:g} s: begun after "
-          f"{begun - asked:.2f} s, first merged window after {first - asked:.2f} s, {spent / took:.2f} CPU s/s, "
+          f"{begun - asked:.2f} s, first merged window after {first - asked:.2f} s and {worked:.2f} CPU s, "
+          f"{spent / took:.2f} CPU s/s, "
           f"{spent / hosts / WINDOWS * 1e6:.0f} µs a host and window, reading the whole {merged:.2f} s, "
           f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB, {'exact' if exact else 'WRONG'}: "
           f"{fleet.describe_state(3)}")

@@ -340,7 +340,8 @@ def test_any_text_is_a_value_or_an_error(form: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b"[" * 30000, b"\xff", b'["tuple"' * 40 + b"]" * 40, b"1e999", b"NaN",
-                                  b'"' + b"x" * LONGEST + b'"', b'["__class__"]', b'{"a":1}', b"18446744073709551616"])
+                                  b'"' + b"x" * LONGEST + b'"', b'["__class__"]', b'{"a":1}', b"18446744073709551616",
+                                  b'["series",1,0,0,1,1099511627776,1]'])
 def test_what_is_no_value(text: bytes) -> None:
     with pytest.raises(PortableError):
         decode_value(text)

@@ -75,3 +75,11 @@ def test_times_are_as_exact_as_the_interval(interval: int, digits: int) -> None:
 def test_nothing_recorded() -> None:
     assert make_series(ring(""), [0] * 6).draw() == "<no data>"
     assert list(Series(SECOND, {})) == []
+
+
+def test_times_of_no_calendar_are_shown() -> None:
+    """As a host that is not honest may send them."""
+    series = Series(1 << 60, {1 << 62: 1, -(1 << 62): 2})
+    assert series.format_date(1 << 122).startswith("2116-02-20")
+    assert series.format_date(-1 << 122).startswith("1970-01-01")
+    assert series.format_time(1 << 122) and make_series(ring("sum"), [(1 << 64) - 1, 5, 0, 3, 1, 0]).draw()

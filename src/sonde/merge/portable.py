@@ -34,6 +34,7 @@ from ..runtime.values import (
 from ..types import Stack
 
 LONGEST = 1 << 16  # bytes of a value's text
+MOST_POINTS = 1 << 16  # of a series, those without a value among them
 DEEPEST = 32       # values within values
 _NUMBERED = ("username", "strerror", "signal_name", "syscall_name")  # names whose numbers mean the same elsewhere
 
@@ -274,9 +275,10 @@ def _read_linear(parts: list[Json], depth: int) -> LinearHistogram:
 
 def _read_series(parts: list[Json], depth: int) -> Series:
     interval, wall, *points = as_integers(parts)
-    if interval < 1 or len(points) % 2:
+    epochs = points[::2]
+    if interval < 1 or len(points) % 2 or epochs and max(epochs) - min(epochs) > MOST_POINTS:
         raise ValueError
-    return Series(interval, dict(zip(points[::2], points[1::2])), wall)
+    return Series(interval, dict(zip(epochs, points[1::2])), wall)
 
 
 def _read_name(parts: list[Json], depth: int) -> PortableName:

@@ -10,6 +10,7 @@ from .aggregates import Drawing, divide_toward_zero
 
 WIDTH = 52  # places between the least and the greatest value
 SECOND = 1_000_000_000
+LAST = 1 << 62  # ns: the year 2116
 _WORDS = 3  # stamp (epoch + 1; 0: nothing is there), value, extra
 
 
@@ -65,14 +66,14 @@ class Series(Drawing):
     def format_time(self, start: int) -> str:
         """The local time of day of a point."""
         import time
-        seconds, rest = divmod(start, SECOND)
+        seconds, rest = _split_moment(start)
         fraction = f".{rest:09}"[:1 + self.digits] if self.digits else ""
         return time.strftime("%H:%M:%S", time.localtime(seconds)) + fraction
 
     def format_date(self, start: int) -> str:
         """Date and time (UTC) of a point, to the nanosecond."""
         import time
-        seconds, rest = divmod(start, SECOND)
+        seconds, rest = _split_moment(start)
         return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds)) + f".{rest:09}"
 
     def draw(self, div: int = 1) -> str:
@@ -93,6 +94,11 @@ class Series(Drawing):
 
     def __str__(self) -> str:
         return self.draw()
+
+
+def _split_moment(start: int) -> tuple[int, int]:
+    """Seconds and nanoseconds of what may come from another host, and then be no time of any calendar."""
+    return divmod(min(max(start, 0), LAST), SECOND)
 
 
 def _draw_row(value: int | None, low: int, high: int) -> str:
