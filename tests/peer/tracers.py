@@ -97,6 +97,8 @@ def find_peer() -> tuple[str, str]:
     path = os.environ.get("SONDE_PEER") or shutil.which("bpftrace")
     if path is None:
         return "", "no bpftrace in PATH, and SONDE_PEER names none"
+    if not os.path.exists("/sys/kernel/tracing/available_events"):
+        return "", "bpftrace wants tracefs, which is not mounted at /sys/kernel/tracing"
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=SECONDS, check=False)
     except OSError as error:

@@ -7,6 +7,10 @@ stands here, with the kernel header behind it.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _TABLE: dict[str, int] = {
     # include/uapi/linux/if_ether.h
     "ETH_ALEN": 6, "ETH_HLEN": 14, "ETH_DATA_LEN": 1500, "ETH_FRAME_LEN": 1514,
@@ -98,3 +102,17 @@ def _plain_integer(value: object) -> int | None:
 def signal_number(name: str) -> int | None:
     """``KILL`` or ``SIGKILL`` → 9."""
     return macro_constant(name if name.startswith("SIG") else f"SIG{name}")
+
+
+NO_NUMBER = 1 << 62  # of what has no such name
+
+
+def number_called(kind: str, name: str, syscall_number: Callable[[str], int | None]) -> int:
+    """The system call, signal or error that is so called."""
+    from os import strerror
+    from signal import strsignal, valid_signals
+    if kind == "syscall_name":
+        found = syscall_number(name)
+        return NO_NUMBER if found is None else found
+    text, numbers = (strsignal, map(int, valid_signals())) if kind == "signal_name" else (strerror, range(134))
+    return next((number for number in numbers if text(number) == name), NO_NUMBER)

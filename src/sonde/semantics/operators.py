@@ -29,10 +29,12 @@ from ..types import (
     Str,
     Struct,
     Symbol,
+    Timestamp,
     Tuple,
     Type,
 )
 from . import convert
+from .constants import NO_NUMBER, number_called
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
 from .rows import is_written, settles_branch
@@ -400,7 +402,10 @@ def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, rig
         shown = [_name_side(context, side, name, op, not isinstance(other, (Str, Pointer)))
                  for side, name, other in zip((node.left, node.right), shown, (right, left))]
     alike = convert.kind_of_type(left) == convert.kind_of_type(right) and op not in ("==", "!=")
-    if alike or isinstance(left, Pointer) or isinstance(right, Pointer):
+    if isinstance(left, Array) and isinstance(right, Array) and op in _COMPARISONS:
+        wrong = f"The {op} operator cannot be used on arrays." if op not in ("==", "!=") else \
+            "Only arrays of same size support comparison operators."
+    elif alike or isinstance(left, Pointer) or isinstance(right, Pointer):
         wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
     else:
         wrong = f"Type mismatch for '{op}': comparing {shown[0]} with {shown[1]}"
@@ -496,22 +501,15 @@ def _as_text(context: CheckContext, side: Side, other: Side) -> Side:
 
 
 def _as_number(context: CheckContext, side: Side, other: Side) -> Side:
-    """``"write"`` next to ``syscall_name(n)``, or a signal's name next to ``signal_name(n)``, is the number that is so
-    called: the names are looked up when they are printed."""
+    """``"write"`` next to ``syscall_name(n)``, a signal's name next to ``signal_name(n)`` or an error's next to
+    ``strerror(n)`` is the number that is so called: the names are looked up when they are printed."""
     node, called = side[0], other[1]
-    if isinstance(node, ast.StrLiteral) and isinstance(called, Symbol):
-        number = context.world.syscall_number(node.value) if called.kind == "syscall_name" else \
-            _signal_called(node.value) if called.kind == "signal_name" else None
-        if number is not None:
-            node.const, node.type = number, INT64
-            return node, node.type
+    if isinstance(node, ast.StrLiteral) and isinstance(called, Symbol) and called.kind in convert.LIBRARY_TEXTS:
+        node.const, node.type = number_called(called.kind, node.value, context.world.syscall_number), INT64
+        if node.const == NO_NUMBER:
+            context.advise("unknown-name", f"{called.kind}() never yields '{node.value}'", node)
+        return node, node.type
     return side
-
-
-def _signal_called(name: str) -> int | None:
-    """The number of the signal that strsignal(3) calls so."""
-    from signal import strsignal, valid_signals
-    return next((int(number) for number in valid_signals() if strsignal(number) == name), None)
 
 
 PROBE = Symbol("probe")
@@ -543,7 +541,7 @@ def can_compare(a: Type, b: Type) -> bool:
         return a.has_same_shape(b) and all(can_compare(x, b.of[at]) for x, at in zip(a.of, b.element_order(a.names)))
     if isinstance(a, Array) and isinstance(b, Array):
         return a.count == b.count and a.of.size == b.of.size
-    if isinstance(a, (Inet, MacAddr)):
+    if isinstance(a, (Inet, MacAddr, Timestamp)):
         return type(a) is type(b)
     if isinstance(a, (Str, Buf)):
         return type(a) is type(b)
