@@ -76,7 +76,7 @@ def run_on_and_off(command: list[str], kind: str, points: list[str]) -> float:
     done = subprocess.run([*command, "-e", program], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           check=False)
     if done.returncode:
-        raise RuntimeError(f"{command[0]}: {kind}: {done.stderr[-300:]}")
+        raise RuntimeError(f"{command[0]}: {kind}: {done.stderr[:300]} ... {done.stderr[-100:]}")
     return time.perf_counter() - begun
 
 

@@ -11,7 +11,7 @@ import marshal
 import os
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader, spec_from_file_location
-from mmap import ACCESS_READ, mmap
+from mmap import ACCESS_READ, MADV_DONTNEED, mmap
 from zipimport import zipimporter
 from zlib import adler32, crc32
 
@@ -41,6 +41,7 @@ class ModulePack:
         self._key = marshal.dumps((folder, made, MAGIC_NUMBER, sys.version, sys.flags.optimize))
         self._name = f"{PREFIX}{crc32(self._key):08x}{adler32(self._key):08x}"
         self._known: dict[str, tuple[Source, Place]] = {}
+        self._memory: mmap | None = None
         self._codes = memoryview(b"")
         self._new: dict[str, tuple[Source, bytes]] = {}
 
@@ -50,17 +51,20 @@ class ModulePack:
         if descriptor < 0:
             return
         try:
-            data = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
+            memory = mmap(descriptor, 0, access=ACCESS_READ)
         except (OSError, ValueError):  # an empty file
             return
         finally:
             os.close(descriptor)
+        data = memoryview(memory)
         size, checksum = (int.from_bytes(data[at : at + 4], "little") for at in (0, 4))
         index = data[HEAD : HEAD + size]
         if len(index) == size and crc32(index) == checksum:
             key, known, end = marshal.loads(index)
             if key == self._key and end == len(data) - HEAD - size:
                 self._known, self._codes = known, data[HEAD + size :]
+                self._memory = memory
+                self._forget_pages()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """What the interpreter asks for each module that it is to import."""
@@ -85,6 +89,7 @@ class ModulePack:
             return None
         start, end = self._known[name][1]
         code: CodeType = marshal.loads(self._codes[start:end])
+        self._forget_pages()
         return code
 
     def note_code(self, name: str, source: Source, code: Any) -> Any:
@@ -109,6 +114,11 @@ class ModulePack:
         head = marshal.dumps((self._key, index, end))
         if write_cache(self._name, [len(head).to_bytes(4, "little"), crc32(head).to_bytes(4, "little"), head, *codes]):
             thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
+
+    def _forget_pages(self) -> None:
+        """What was read of the pack is no memory that this process needs."""
+        if self._memory is not None:
+            self._memory.madvise(MADV_DONTNEED)
 
     def _describe(self, file: str, is_package: bool) -> Source:
         """A module's source as it is now: (0, 0) is what is in an archive, whose own time is part of the key."""
