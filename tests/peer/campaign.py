@@ -1,7 +1,8 @@
 """Give many programs to both tracers, and say in what their answers differ, cause by cause.
 
-``python tests/peer/campaign.py KIND COUNT [FIRST]``, where a kind is ``rows`` or one of programs.KINDS. bpftrace mostly
-waits, for the kernel to attach and detach its probes: several programs are under way at a time.
+``python tests/peer/campaign.py KIND COUNT [FIRST]``, where a kind is one of programs.LISTS or programs.KINDS. Those of
+``functions`` are for kernels that can probe them: ``tests/vm/vmrun.py -- python tests/peer/campaign.py functions``.
+bpftrace mostly waits, for the kernel to attach and detach its probes: several programs are under way at a time.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def summary(results: list[Result]) -> str:
             f"{share(both.count(''), len(both))}")
 
 
-def main(kind: str, count: str = "100", first: str = "0") -> None:
+def main(kind: str, count: str = "1000", first: str = "0") -> None:
     if find_peer()[1]:
         sys.exit(find_peer()[1])
     import_sonde()

@@ -24,6 +24,7 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[@$]?\w+|->|\+\+|--|&&|\|\||\.\.|<<|>>
 _COMMENT = re.compile(r"^(?: \*|/\*|//).*\n", re.M)
 _ADDITIONS = re.compile(r"\b(?:exists|one_of|globmatch|nstat|fn)\b")  # what only Sonde knows
 _FENCE = re.compile(r"^```\n(.*?)^```$", re.M | re.S)
+WORK = "dd if=/dev/zero of=/dev/null bs=1000 count=5 status=none"
 _OTHERS = ["0", "1", "-1", '"a"', '"abcdef"', "$x", "@x", "@", "(1, 2)", "(a=1)", "true", "pid", "comm", "+", "-", "*",
            "/", "%", "==", "<", "&&", "|", "<<", "=", "+=", "nsecs", "uint64", "(int8)", "!", "~", "&", ";", ")", "(",
            "[", "]", "{", "}", "100", "1.5", "5s", "cpu", "str", "count", "count()", "curtask", "args", "kstack", "$1",
@@ -32,14 +33,29 @@ _OTHERS = ["0", "1", "-1", '"a"', '"abcdef"', "$x", "@x", "@", "(1, 2)", "(a=1)"
 _AT_ONCE = re.compile(r"\s*(?:begin|end|BEGIN|END)\b")
 
 
-def rows() -> list[list[str]]:
-    """By hand, for each row of the language: a line each, ``[OPTIONS] PROGRAM``; it is given with ``-e``."""
+def rows(name: str = "rows") -> list[list[str]]:
+    """By hand, for each row of the language: a line each, ``[OPTIONS] PROGRAM``; it is given with ``-e``. A line that
+    begins with ``-`` is a whole command line, WORK a program that reads."""
     found = []
-    for line in (HERE / "rows.txt").read_text().splitlines():
+    for line in (HERE / f"{name}.txt").read_text().splitlines():
         if line and not line.startswith("#"):
-            options, _, program = line[1:].partition("] ") if line.startswith("[") else ("", "", line)
-            found.append([*shlex.split(options), "-e", program])
+            found.append(_arguments(line))
     return found
+
+
+def otherwise(name: str = "otherwise") -> list[tuple[str, list[str]]]:
+    """(difference, arguments) of such lines behind the difference and a tab: what differs from bpftrace, and is to go
+    on doing so until docs/compatibility.md says something else."""
+    lines = (HERE / f"{name}.txt").read_text().splitlines()
+    return [(kind, _arguments(line)) for kind, tab, line in [line.partition("\t") for line in lines]
+            if tab and not kind.startswith("#")]
+
+
+def _arguments(line: str) -> list[str]:
+    if line.startswith("-"):
+        return shlex.split(line)
+    options, _, program = line[1:].partition("] ") if line.startswith("[") else ("", "", line)
+    return [*[WORK if word == "WORK" else word for word in shlex.split(options)], "-e", program]
 
 
 @functools.cache
@@ -146,6 +162,7 @@ def _runs_at_once(program: str) -> bool:
     return all(not head.strip() or _AT_ONCE.match(head) or head.split()[0] in kinds for head in heads)
 
 
+LISTS = ("rows", "functions")
 KINDS: dict[str, Callable[[int], list[str]]] = {
     "mutated": mutated, "documented": documented, "random": written, "format": formatted, "json": as_json,
     "tree": shown, "listing": listed, "construct": lambda seed: given(construct(seed))}
@@ -153,7 +170,7 @@ KINDS: dict[str, Callable[[int], list[str]]] = {
 
 def programs(kind: str, first: int, count: int) -> Iterator[tuple[str, list[str]]]:
     """(name, arguments)."""
-    if kind == "rows":
-        yield from ((f"row {at}", row) for at, row in enumerate(rows()))
+    if kind in LISTS:
+        yield from [(f"{kind} {at}", row) for at, row in enumerate(rows(kind))][first:first + count]
     else:
         yield from ((f"{kind} {seed}", KINDS[kind](seed)) for seed in range(first, first + count))

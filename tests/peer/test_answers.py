@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 from peer.campaign import compare
-from peer.programs import mutated, rows
+from peer.programs import mutated, otherwise, rows
 from peer.tracers import find_peer
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.skipif(bool(find_peer()[1]), reason=find_peer()[1])]
 
 MUTATED = int(os.environ.get("SONDE_PEER_PROGRAMS", "60"))
-
-
-def otherwise() -> list[tuple[str, str]]:
-    """(difference, program) of otherwise.txt: what differs, and is to go on doing so until docs/compatibility.md says
-    something else."""
-    lines = (Path(__file__).parent / "otherwise.txt").read_text().splitlines()
-    found = []
-    for line in lines:
-        kind, tab, program = line.partition("\t")
-        if tab and not line.startswith("#"):
-            found.append((kind, program))
-    return found
 
 
 @pytest.mark.parametrize("arguments", rows(), ids=lambda arguments: arguments[-1])
@@ -34,9 +21,9 @@ def test_the_same_answer(arguments: list[str]) -> None:
     assert not found, f"{found}\nbpftrace: {peer}\nsonde: {own}"
 
 
-@pytest.mark.parametrize(("kind", "program"), otherwise())
-def test_what_differs_on_purpose(kind: str, program: str) -> None:
-    assert compare(["-e", program])[0] == kind
+@pytest.mark.parametrize(("kind", "arguments"), otherwise())
+def test_what_differs_on_purpose(kind: str, arguments: list[str]) -> None:
+    assert compare(arguments)[0] == kind
 
 
 def test_the_same_verdict() -> None:

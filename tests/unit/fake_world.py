@@ -175,7 +175,8 @@ class FakeWorld:
         return {"read": 0, "openat": 257}.get(name)
 
     def kernel_functions(self) -> list[tuple[str, str]]:
-        return [("vmlinux", "vfs_read"), ("vmlinux", "tcp_connect")] if "kprobes" in self.features else []
+        return [("vmlinux", name) for name in ("vfs_read", "tcp_connect", "by_value")] if "kprobes" in self.features \
+            else []
 
     def is_function_traceable(self, name: str) -> bool:
         return name in [known for _, known in self.kernel_functions()]

@@ -47,6 +47,14 @@ def test_rejections_without_a_log(number: int, words: str) -> None:
     assert words in error.cause and error.span == "place" and error.message.startswith("kprobe:f: ")
 
 
+@pytest.mark.parametrize(("log", "words"), [
+    ("processed 0 insns (limit 1000000) max_states_per_insn 0 total_states 0\n", "list of functions that take no such"),
+    ("Attaching fexit/fmod_ret to __noreturn functions is rejected.\nprocessed 0 insns\n", "__noreturn functions")])
+def test_functions_that_the_kernel_gives_no_typed_programs(log: str, words: str) -> None:
+    error = rejection_error(ProgramSpec("p", "tracing", b"", [Attach("fexit", "fexit:vmlinux:f")]), log, errno.EINVAL)
+    assert error.message.startswith("fexit:vmlinux:f: ") and words in error.message and "insns" not in error.message
+
+
 @pytest.mark.parametrize(("kind", "number", "words"), [
     ("tracepoint", errno.ENOENT, "no such tracepoint"), ("tracepoint", errno.E2BIG, "64 programs"),
     ("rawtracepoint", errno.ENOENT, "no such tracepoint"), ("hardware", errno.ENOENT, "hardware counter"),

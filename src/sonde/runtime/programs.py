@@ -202,7 +202,7 @@ def rejection_error(spec: ProgramSpec, log: str, number: int) -> SondeError:
     is not to be attached there, and the call's own if it was not the verifier that refused."""
     import re
 
-    from .verifier import explain_log
+    from .verifier import explain_log, first_sentence
     if not log.strip() and number in (errno.EACCES, errno.ENOSYS):
         return syscalls.syscall_error("bpf(PROG_LOAD)", number)
     if "helper bpf_probe_read_kernel" in log or "unknown func bpf_probe_read_kernel" in log:
@@ -210,9 +210,9 @@ def rejection_error(spec: ProgramSpec, log: str, number: int) -> SondeError:
         if hints := lockdown_hints(errno.EPERM):
             return PrivilegeError(f"{spec.attach[0].name}: programs may not read kernel memory: kernel lockdown "
                                   "(confidentiality)", "lockdown=integrity", hints)
-    looked_at = re.search(r"^\d+: ", log, re.MULTILINE)
-    if spec.type == "tracing" and log.strip() and not looked_at:
-        return AttachError(f"{spec.attach[0].name}: {log.strip().splitlines()[0].strip()}", spec.attach[0].name, number)
+    if spec.type == "tracing" and log.strip() and not re.search(r"^\d+: ", log, re.MULTILINE):
+        why = first_sentence(log) or "the kernel has it on a list of functions that take no such programs"
+        return AttachError(f"{spec.attach[0].name}: {why}", spec.attach[0].name, number)
 
     found = explain_log(log, spec.lines)
     if not log.strip():

@@ -66,6 +66,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"only read is supported", "kernel memory cannot be written"),
     (r"must use preallocated|can only use preallocated", "this kernel wants preallocated maps in this probe type"),
     (r"attach_btf_id .*is not|invalid attach_btf_id|Cannot find .*btf", "the kernel has no such function to attach to"),
+    (r"requires BPF JIT", "it takes BPF's JIT compiler, which is off (sysctl net.core.bpf_jit_enable=1)"),
     (r"missing btf func_info", "the program calls back into itself and lacks type information"),
 )
 
@@ -91,6 +92,11 @@ def explain_log(log: str, lines: Sequence[tuple[int, Span]] = (), limit: int = 2
             deciding = text.strip()
     index = _named_instruction(deciding, index)
     return Explanation(_explain_line(deciding)[:limit], index, _span_at(lines, index), deciding)
+
+
+def first_sentence(log: str) -> str:
+    """What the kernel said first; "" if it only counted."""
+    return next((text.strip() for text in log.splitlines() if not _NOISE.match(text)), "")
 
 
 def _explain_line(deciding: str) -> str:

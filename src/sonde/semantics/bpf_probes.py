@@ -30,6 +30,7 @@ def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, part
                                              "the kernel attaches to none that was"])
     return finder.report_missing(point,
                                  ["no loaded BPF program has such a function", *_near_bpf_functions(kind, name, every)],
+                                 "" if is_pattern(f"{number}:{name}") else f"No matches for {kind} bpf:{name}.",
                                  wild=len(parts) == 1)
 
 

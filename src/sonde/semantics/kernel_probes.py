@@ -126,8 +126,8 @@ def _expand_functions(finder: ProbeFinder, point: AttachPoint, kind: str, way: s
         instead = _by_stand_ins(finder, point, kind, way, module, function)
         if instead is not None:
             return instead
-    names = _functions_by_pattern(finder, module, function, way) if wild else _functions_by_name(finder, module,
-                                                                                                 function, way)
+    names = _functions_by_pattern(finder, module, function, way) if wild else \
+        _functions_by_name(finder, module, function, way, bool(offset))
     found = [a for a in [_make_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
     if found:
         return found
@@ -228,16 +228,20 @@ def _serve_by_other_kind(finder: ProbeFinder, item: Attach, reason: str) -> None
         item.detail, item.way, item.reason = item.detail or other.detail, way, reason
 
 
-def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:
-    """One function by its name. Type information is looked at first: it answers at once."""
+def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str,
+                       inside: bool) -> list[tuple[str, str]]:
+    """One function by its name. Type information is looked at first: it answers at once. Where the kernel has a list of
+    functions that it can trace, no other can be probed at its start."""
     world = finder.world
     known = world.kernel_function(function, module)
-    if known is not None:
+    if known is not None and (inside or world.is_function_traceable(function) or not world.kernel_functions()):
         return [(known.module, function)]
-    listed = [(m, f) for m, f in world.kernel_functions() if f == function and module in ("", m)]
+    every = world.kernel_functions()
+    listed = [(m, f) for m, f in every if f == function and module in ("", m)]
     if listed:
         return listed[:1]
-    return [(module, function)] if not KINDS[way].typed and world.kernel_symbol(function) is not None else []
+    elsewhere = KINDS[way].typed or every and not inside or world.kernel_symbol(function) is None
+    return [] if elsewhere else [(module, function)]
 
 
 def _functions_by_pattern(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:
