@@ -1,7 +1,7 @@
 """The syntax tree.
 
-The parser fills the syntactic fields. The checker fills what stands below "# checked": every expression's
-``type`` (and ``const`` where its value is known when compiling), and what a name refers to.
+The parser fills the syntactic fields. The checker fills what is below "# checked": every expression's
+``type`` (and ``const`` where its value is known at compile time), and what a name refers to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Node(Record):
-    """Anything with a place in the script."""
+    """Anything with a position in the script."""
 
     span: Span
 
@@ -28,7 +28,7 @@ class Callee(Record):
 
 
 class Choice(Record):
-    """What the rule of a call chose for its lowering, where the arguments do not say it."""
+    """What a call's rule chose for its lowering, where the arguments do not say it."""
 
 
 # --- types as written -------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Binary(Expr):
     """``+ - * / % & | ^ << >> && || == != < <= > >=``.
 
     checked: ``compare`` says how operands compare: "signed", "unsigned", "string", "bytes" (element by element), or
-    "group": whether the task is a part of what is so called.
+    "group": whether the task belongs to the group of that name.
     """
 
     op: str = ""
@@ -159,7 +159,7 @@ class Ternary(Expr):
 
 
 class RuledOut(Expr):
-    """checked: where the branch of a ``?:`` was that a constant condition rules out."""
+    """checked: in place of the branch of a ``?:`` that a constant condition rules out."""
 
 
 class FieldAccess(Expr):
@@ -312,8 +312,8 @@ class Return(Stmt):
 class AttachPoint(Node):
     """``tracepoint:sched:sched_switch`` as written: ``parts`` split at unquoted colons, quotes removed.
 
-    Positional parameters ($1) are already replaced; ``given``: one of them stands for all of it.
-    One that was not given is nothing, and ``missing``. ``alias`` is the name in ``name=probe``.
+    Positional parameters ($1) are already replaced; ``given``: one of them is all of it. One that was not given is
+    empty, and ``missing``. ``alias`` is the name in ``name=probe``.
     """
 
     text: str
@@ -365,7 +365,7 @@ class Subprogram(Node):
 
 class CField(Node):
     """A member of a C definition; ``inline`` is a nested definition (anonymous if ``name`` is empty). ``align``: at
-    least so many bytes, 0 if not said."""
+    least this many bytes, 0 if not given."""
 
     name: str
     type: TypeSyntax
@@ -375,7 +375,7 @@ class CField(Node):
 
 
 class CStruct(Node):
-    """``struct name { ... }`` or ``union``, with ``packed`` and ``align`` (0 if not said) from its attributes."""
+    """``struct name { ... }`` or ``union``, with ``packed`` and ``align`` (0 if not given) from its attributes."""
 
     name: str
     union: bool
@@ -399,7 +399,7 @@ class CTypedef(Node):
 
 
 class Script(Node):
-    """A whole program, in the order in which things are written within each list."""
+    """A whole program; each list is in source order."""
 
     clauses: list[Clause] = []
     config: list[ConfigEntry] = []

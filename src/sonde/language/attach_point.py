@@ -20,13 +20,13 @@ _PIECE = re.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', re.ASCII | re.DOTAL
 _PARAMETER = re.compile(r"\$[0-9]+", re.ASCII)
 _ALIAS = re.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", re.ASCII)
 
-# Probes whose second part is a file; their slashes are no predicate.
+# Probes whose second part is a file; its slashes start no predicate.
 _FILE_PROBES = frozenset([name for kind in KINDS.values() if kind.user for name in (kind.name, *kind.aliases)])
 _PATH_STARTS = ("/", "./", "../", "~")
 
 
 class AttachPointReader:
-    """Reads one attach point after the other from a source; ``params`` replace ``$1`` and so on."""
+    """Reads the attach points of a source, one after another; ``params`` replace ``$1`` and so on."""
 
     def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str]) -> None:
         self._source = source
@@ -100,7 +100,7 @@ class AttachPointReader:
             return True
         if len(parts) == 2:
             return False
-        # A slash in the name of a function, as Go has them, unless the text up to the block reads /.../
+        # A slash in a function's name, as Go has, unless the text up to the block reads /.../
         before_block = self._source.text[pos + 1:pos + 1000].partition("{")[0].rstrip()
         return before_block.endswith("/") and not re.search(r"\s/", before_block[:-1])
 

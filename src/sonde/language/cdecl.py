@@ -1,6 +1,6 @@
-"""C definitions: struct, union, enum and typedef, as far as they describe data.
+"""C definitions: struct, union, enum and typedef, as far as they describe data layout.
 
-What comes out is plain: qualifiers are dropped, base types have the names that ``type_syntax.normalise`` gives,
+The result is plain: qualifiers are dropped, base types have the names that ``type_syntax.normalise`` gives,
 pointers to functions and to arrays are ``void *``, and a flexible array has 0 elements.
 """
 
@@ -33,7 +33,7 @@ class DeclarationParser(ExpressionParser):
         raise NotImplementedError
 
     def parse_struct(self) -> CStruct:
-        """``struct name { ... }``, whose attributes may also stand before the name."""
+        """``struct name { ... }``, whose attributes may also come before the name."""
         self.enter_level()
         start = self.token[2]
         union = self.advance()[1] == "union"
@@ -79,7 +79,7 @@ class DeclarationParser(ExpressionParser):
         return CEnum(self.span_since(start), name, members)
 
     def parse_typedef(self) -> list[CStruct | CEnum | CTypedef]:
-        """``typedef type name, *other;``: the type that is defined with it, if any, and the names."""
+        """``typedef type name, *other;``: the type defined along with it, if any, and the names."""
         start = self.advance()[2]
         self._noted = []
         base, inline = self._parse_specifier()
@@ -106,7 +106,7 @@ class DeclarationParser(ExpressionParser):
         node.align = max(node.align, self._requested_alignment(attributes, node.span))
 
     def _requested_alignment(self, attributes: list[str], span: Span) -> int:
-        """What ``aligned(8)`` among the attributes asks for, in bytes; 0 if nothing does."""
+        """The alignment that ``aligned(8)`` among the attributes asks for, in bytes; 0 if none does."""
         found = 0
         for attribute in attributes:
             name, _, argument = attribute.partition("(")
@@ -145,7 +145,7 @@ class DeclarationParser(ExpressionParser):
         return fields
 
     def _parse_specifier(self) -> tuple[str, Inline]:
-        """The type before the declarators: its name, and its definition if it stands there."""
+        """The type before the declarators: its name, and its definition if there is one."""
         self._note_attributes()
         self.skip_qualifiers()
         word = self.token[1]
@@ -230,7 +230,7 @@ class DeclarationParser(ExpressionParser):
         return self.lookup_define(node)
 
     def _parse_attributes(self) -> list[str]:
-        """The attributes that stand here, as text."""
+        """The attributes here, as text."""
         found = []
         while self.kind == "word" and self.token[1] in ("__attribute__", "__packed", "__aligned"):
             start, word = self.token[2], self.advance()[1]

@@ -1,4 +1,4 @@
-"""C macros that work on text: those with parameters, and names for more than a number or a string.
+"""C macros that replace text: those with parameters, and names for more than a number or a string.
 
 Imported when a script defines the first one.
 """
@@ -14,7 +14,7 @@ _PARAMETERS = r"\(\s*((?:[A-Za-z_]\w*|\.\.\.)?(?:\s*,\s*(?:[A-Za-z_]\w*|\.\.\.))
 
 
 class CMacro:
-    """``params`` is None for a macro without parentheses; ``variadic``: the last one takes all that is left."""
+    """``params`` is None for a macro without parentheses; ``variadic``: the last one takes all remaining arguments."""
 
     def __init__(self, name: str, params: list[str] | None, body: str) -> None:
         self.name = name
@@ -33,7 +33,7 @@ def parse_macro_parameters(text: str) -> tuple[list[str], int] | None:
 
 
 def tokenize_macro_body(text: str) -> list[Token]:
-    """The tokens of a macro's body; ``#`` and ``##`` are tokens here. Their places mean nothing."""
+    """The tokens of a macro's body; ``#`` and ``##`` are tokens here. Their positions mean nothing."""
     found: list[Token] = []
     pos = 0
     while (match := TOKEN.match(text, pos)) is not None:
@@ -57,7 +57,7 @@ def tokenize_macro_body(text: str) -> list[Token]:
 
 def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro],
                     hidden: frozenset[str] = frozenset()) -> list[Token]:
-    """``tokens`` with every macro replaced; what a macro gives has the place of its use."""
+    """``tokens`` with every macro replaced; an expansion has the position of the macro's use."""
     out: list[Token] = []
     index = 0
     while index < len(tokens):

@@ -8,7 +8,7 @@ from .ast import Binary, BoolLiteral, Expr, IntLiteral, Ternary, Unary
 
 
 class NotConstant(Exception):
-    """The expression has no value here; carries the node that has none."""
+    """The expression has no value here; carries the node without one."""
 
     def __init__(self, node: Expr) -> None:
         super().__init__()
@@ -38,12 +38,12 @@ def evaluate_constant(node: Expr, lookup: Callable[[Expr], int | None]) -> int:
 
 
 def _wrap_64_bits(value: int) -> int:
-    """What is left of a value in 64 bits; unsigned only where it does not fit otherwise."""
+    """A value truncated to 64 bits; unsigned only where it does not fit otherwise."""
     return value if -(1 << 63) <= value < 1 << 64 else value & ((1 << 64) - 1)
 
 
 def _divide_toward_zero(a: int, b: int) -> int:
-    """C's division, towards zero."""
+    """Division as in C, rounding towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 

@@ -1,4 +1,4 @@
-"""A walk over the tokens of one item, and the syntax errors that it can end in."""
+"""A walk over the tokens of one item, and the syntax errors that can end it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-# Limit of nesting, in the text and in the tree, so that neither the parser nor those who walk the tree recurse too
-# deep. One level of text costs the parser at most four Python frames.
+# Limit of nesting, in the text and in the tree, so that neither the parser nor walkers of the tree recurse too deeply.
+# One level of text costs the parser at most four Python frames.
 MAX_DEPTH = 200
 MAX_STATEMENTS = 15_000  # of a file, as written, attach points among them; see semantics/size.py
 
 SYNTAX = "syntax-error"
-MAX_ERRORS = 20  # what is after that many is not worth reading
+MAX_ERRORS = 20  # more than that are not worth reading
 
 
 class Abandoned(Exception):
@@ -30,7 +30,7 @@ class Cursor:
     """The current token, how to move on, and how to fail.
 
     ``height`` is the height of the tallest expression since it was last reset: the tree of ``a + b + c ...`` grows to
-    the left without any recursion here, and must be bounded too.
+    the left without any recursion here, and must be bounded as well.
     """
 
     def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
@@ -93,19 +93,19 @@ class Cursor:
     # --- depth --------------------------------------------------------------------------------------------
 
     def enter_level(self) -> None:
-        """One level of nesting deeper; the caller takes it back with ``depth -= 1``."""
+        """Go one level of nesting deeper; the caller undoes it with ``depth -= 1``."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail_too_deep()
 
     def grow_height(self) -> None:
-        """A node was put on top of the current expression."""
+        """Note that a node was put on top of the current expression."""
         self.height += 1
         if self.height > MAX_DEPTH:
             self.fail_too_deep()
 
     def count_statement(self) -> None:
-        """Another statement or attach point begins."""
+        """Count another statement or attach point."""
         self.statements += 1
         if self.statements > MAX_STATEMENTS:
             self.fail("program-too-large", f"The program is too large: more than {MAX_STATEMENTS} statements and "
@@ -124,7 +124,7 @@ class Cursor:
             raise Abandoned
 
     def should_stop(self) -> bool:
-        """Whether there are so many errors, or is so much of the program, that parsing should stop."""
+        """Whether there are so many errors, or the program is so large, that parsing should stop."""
         return len(self.diagnostics.items) >= MAX_ERRORS or self.statements > MAX_STATEMENTS
 
     def fail(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> NoReturn:
@@ -133,7 +133,7 @@ class Cursor:
         raise Abandoned
 
     def fail_unexpected(self, expected: str, hints: Sequence[str] = ()) -> NoReturn:
-        """The current token is wrong here; say what would be right."""
+        """Fail at the current token, and say what would be right."""
         kind, text, start, end = self.token
         if kind == "bad" and text in COMPLAINTS:
             message, *advice = COMPLAINTS[text]
@@ -145,8 +145,8 @@ class Cursor:
         self.fail(code, f"syntax: expected {expected}", self.first_word(), [f"found {shown}", *(hints or advice)])
 
     def first_word(self) -> Span:
-        """What an error about the current token underlines: a word or a number, one character of anything else; the
-        use of the C macro from which the token comes."""
+        """What an error about the current token underlines: a word or a number, one character of anything else, or the
+        use of the C macro that the token comes from."""
         kind, text, start, end = self.token
         if kind == "int":
             found = re.compile(r"[\w.]+", re.ASCII).match(self.source.text, start)
@@ -156,7 +156,7 @@ class Cursor:
         return Span(self.source, start, end)
 
     def _fail_unexpected_end(self, expected: str) -> NoReturn:
-        """The text is over; the last brace that is still open is the likely cause."""
+        """Fail at the end of the text; the last brace still open is the likely cause."""
         start = self.token[2]
         brace = self._find_unclosed("{", "}")
         hints = ["the text ends here"]

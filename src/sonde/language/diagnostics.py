@@ -9,11 +9,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MAX_SHOWN = 50  # errors, and warnings beside them: what is after that many is not worth reading
+MAX_SHOWN = 50  # errors, and as many warnings: more are not worth reading
 
-LONGEST_NAME = 200  # that was meant to be another one; comparing endless ones takes long
+LONGEST_NAME = 200  # of a name to find similar ones for; longer ones take too long to compare
 
-# What bpftrace comes upon when a script has been read: of several errors the syntax is shown first.
+# What bpftrace finds only after parsing: of several errors, those of syntax are shown first.
 FOUND_LATE = ("header-not-found", "error-directive", "import-not-found")
 
 
@@ -31,7 +31,7 @@ class Diagnostics:
         self._add_once(Diagnostic(WARNING, code, message, span, list(hints)))
 
     def _add_once(self, item: Diagnostic) -> None:
-        """A clause that is checked once per attach point says the same thing only once."""
+        """A clause that is checked once per attach point reports the same finding only once."""
         said = _finding_identity(item)
         if said not in self._said:
             self._said.add(said)
@@ -57,7 +57,7 @@ class Diagnostics:
 
 
 def _finding_identity(item: Diagnostic) -> object:
-    """What two findings that say the same thing agree in."""
+    """The key that two findings share if they say the same thing."""
     span = item.span
     return item.code, item.message, span and (id(span.source), span.start, span.end)
 
@@ -77,8 +77,8 @@ def nearest_names(name: str, candidates: Iterable[str], count: int = 3) -> list[
 
 
 def _similar_names(name: str, pool: list[str]) -> list[str]:
-    """Of many candidates, those with a third of the name's runs of three letters: comparing each letter by letter would
-    take a second for the functions of a kernel."""
+    """Of many candidates, those that share a third of the name's trigrams: comparing each letter by letter would take a
+    second for the functions of a kernel."""
     runs = {name[at:at + 3] for at in range(len(name) - 2)}
     if len(pool) < 5000 or not runs:
         return pool

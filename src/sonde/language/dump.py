@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHECKED = frozenset(("type", "const", "slot", "callee", "choice", "field"))  # what the checker fills in
-_TELLING = frozenset(("value", "number", "index"))  # shown even if they have their default
+_TELLING = frozenset(("value", "number", "index"))  # shown even with their default value
 
 
 def dump_script(script: Script) -> str:
@@ -22,7 +22,7 @@ def dump_script(script: Script) -> str:
 
 
 def dump_clauses(clauses: Sequence[Clause]) -> str:
-    """The same for some clauses: once checked, each has its own copy of the tree."""
+    """The same for these clauses: once checked, each has its own copy of the tree."""
     lines: list[str] = []
     for clause in clauses:
         _add_node_lines(clause, "", 0, lines)
@@ -62,7 +62,7 @@ def _add_child_lines(name: str, value: Any, depth: int, lines: list[str]) -> Non
 
 
 def _checked_result(node: Node) -> str:
-    """What the checker has found out about an expression."""
+    """What the checker found out about an expression."""
     if not isinstance(node, Expr):
         return ""
     found = f" :: [{node.type}]" if node.type is not None else ""
@@ -70,7 +70,7 @@ def _checked_result(node: Node) -> str:
 
 
 def type_text(written: TypeSyntax) -> str:
-    """A type as in the language: ``struct sock *``, ``int8[8]``."""
+    """A type as the language writes it: ``struct sock *``, ``int8[8]``."""
     base = written.base if written.typeof is None else f"typeof({written.typeof.span.text})"
     stars = " " + "*" * written.pointers if written.pointers else ""
     return base + stars + "".join(f"[{dim or ''}]" for dim in written.dims) + "*" * written.outer

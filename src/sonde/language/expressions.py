@@ -23,13 +23,13 @@ _LOGICAL = 2  # up to this precedence operators are && and ||, which may be grou
 _LONG_CHAIN = 16
 _PREFIXES = frozenset(("-", "!", "~", "*", "&", "++", "--"))
 _STEPS = frozenset(("++", "--"))
-_OF_TYPES = ("typeinfo", "container_of")  # functions that are given types as such
+_OF_TYPES = ("typeinfo", "container_of")  # functions that take bare types
 _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 
 
 def _describe_malformed_number(text: str) -> tuple[str, int, int]:
-    """What is wrong with a number, and from where to where. A unit or suffix that is one is read first: of ``5sec``,
-    ``ec`` is wrong."""
+    """What is wrong with a number, and its start and end. A valid unit or suffix is read first: of ``5sec``, ``ec`` is
+    wrong."""
     found = re.fullmatch(r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)(?:[num]?s|[mhd]|[uU]?[lL]{0,2})?([a-zA-Z_]\w*)", text)
     if re.match(r"0[xX](?![0-9a-fA-F])", text):
         return "syntax: invalid integer: ", 0, 2
@@ -41,7 +41,7 @@ def _describe_malformed_number(text: str) -> tuple[str, int, int]:
 class ExpressionParser(TypeParser):
     """Parses expressions; blocks within them are parsed by the statement parser."""
 
-    cast_names = True  # whether "(name) value" may be a cast; not where "if (name) statement" is meant
+    cast_names = True  # whether "(name) value" may be a cast; not where it would be "if (name) statement"
 
     def parse_value_block(self) -> ast.BlockExpr:
         """``{ ...; value }``; see the statement parser."""
@@ -113,7 +113,7 @@ class ExpressionParser(TypeParser):
         return ast.Ternary(self.span_since(start), cond=cond, then=then, other=other)
 
     def operand(self) -> Expr:
-        """A primary expression with what stands before it (operators, casts) and after it (members, indices)."""
+        """A primary expression with what comes before it (operators, casts) and after it (members, indices)."""
         kind = self.kind
         before: list[tuple[int, str | ast.TypeSyntax]] = []
         while kind in _PREFIXES or kind == "(":
@@ -142,7 +142,7 @@ class ExpressionParser(TypeParser):
         return value
 
     def find_primary(self) -> Callable[[ExpressionParser], Expr]:
-        """What parses the expression without any operator that begins here."""
+        """The method that parses the primary expression that begins here."""
         primary = _PRIMARY.get(self.kind)
         if primary is None:
             self.fail_unexpected("expression")
@@ -159,7 +159,7 @@ class ExpressionParser(TypeParser):
         return ast.Unary(self.span_since(start), op=what, operand=operand)
 
     def _check_stepped(self, operand: Expr, at: int) -> None:
-        """What ``++`` or ``--``, which stands at ``at``, is applied to."""
+        """Check what the ``++`` or ``--`` at ``at`` is applied to."""
         if not isinstance(operand, (ast.Variable, ast.MapRef)):
             self.fail("not-assignable", "syntax: increment/decrement requires a variable or map",
                       Span(self.source, at, at + 2), ["only $variables and @maps can be changed"])
@@ -239,7 +239,7 @@ class ExpressionParser(TypeParser):
         return ast.IntLiteral(self.token_span(token), value=ord(value) if value else 0)
 
     def parse_variable(self, where: str = "such as $x") -> ast.Variable:
-        """``$x``, which must stand here, ``where``."""
+        """``$x``, required here; ``where`` describes it in the error."""
         token = self.expect("var", f"variable {where}")
         return ast.Variable(self.token_span(token), name=token[1][1:])
 
@@ -305,7 +305,7 @@ class ExpressionParser(TypeParser):
         return ast.TupleExpr(self.span_since(start), items=items, names=names)
 
     def _parse_word(self) -> Expr:
-        """A name, a call, or one of the words with a meaning of their own."""
+        """A name, a call, or a keyword."""
         token = self.token
         name = token[1]
         special = _SPECIAL.get(name)

@@ -56,7 +56,7 @@ class FileParser(StatementParser):
         return parse_integer(self._preprocessor.defines.get(node.name, ""))
 
     def _condition_holds(self, start: int, end: int) -> bool:
-        """The condition of an ``#if``, whose text lies between two offsets."""
+        """The condition of an ``#if``, whose text is between two offsets."""
         outer = (self.tokens, self.index, self.depth, self.height)
         tokens = self._lexer.tokenize_line(start, end)
         for index in range(len(tokens) - 2, -1, -1):  # "defined X" → "defined(X)"

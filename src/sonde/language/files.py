@@ -21,15 +21,15 @@ _SYSTEM_FOLDERS = ("/usr/local/include", "/usr/include")
 class Files:
     """The machine's files as a script sees them.
 
-    ``directories`` are those of -I, ``headers`` those of --include; ``release`` is the kernel's ("6.18.4"), which
-    LINUX_VERSION_CODE follows.
+    ``directories`` are those of -I, ``headers`` those of --include; ``release`` is the kernel's ("6.18.4"), from which
+    LINUX_VERSION_CODE is made.
     """
 
     def __init__(self, directories: Sequence[str] = (), headers: Sequence[str] = (), release: str = "") -> None:
         self.directories = list(directories)
         self.headers = list(headers)
         self.release = release
-        self.looked = False  # in folders that are not Sonde's own: what a script means depends on what is there
+        self.looked = False  # outside Sonde's own directories: what a script means depends on what is there
 
     @property
     def version_code(self) -> int | None:
@@ -41,14 +41,14 @@ class Files:
         return kernel_version_code(int(numbers[0]), int(numbers[1]), int(patch or "0"))
 
     def find_header(self, name: str, quoted: bool, includer: Source) -> str | None:
-        """The path of a header that has to be read, or None: then it is one that nobody needs, or missing."""
+        """The path of a header that has to be read; None if nobody needs it, or it is missing."""
         places = [*([directory_of(includer)] if quoted else []), *self.directories,
                   *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
         return self._first_match(name, places, os.path.isfile)
 
     def find_import(self, name: str, importer: Source, refused: dict[str, str]) -> str | None:
         """The path of what ``import`` names: beside the script, or shipped with Sonde. What others can write to is
-        passed over, with the reason put into ``refused``."""
+        skipped, with the reason put into ``refused``."""
         def is_usable(path: str) -> bool:
             if not os.path.exists(path):
                 return False
@@ -79,7 +79,7 @@ class Files:
 
     @staticmethod
     def list_directory(path: str) -> dict[str, str]:
-        """What importing a directory imports: its scripts and headers, by name, each with the reason why it may not be
+        """What importing a directory imports: its scripts and headers, by name, each with the reason why it must not be
         read, or "". Raises OSError."""
         shipped = is_shipped(path)
         names = list_shipped(path) if shipped else sorted(os.listdir(path))
@@ -93,11 +93,11 @@ def directory_of(source: Source) -> str:
 
 
 def is_system_header(name: str) -> bool:
-    """Whether a header that was not found is one that nobody needs to have."""
+    """Whether a header that was not found is one that nobody needs."""
     first, slash, _ = name.partition("/")
     return name == "vmlinux.h" or (first in _FOLDERS if slash else name.removesuffix(".h") in _C_HEADERS)
 
 
 def kernel_version_code(major: int, minor: int, patch: int) -> int:
-    """KERNEL_VERSION(); the patch level has one byte only (include/generated/uapi/linux/version.h)."""
+    """KERNEL_VERSION(); the patch level has only one byte (include/generated/uapi/linux/version.h)."""
     return (major << 16) + (minor << 8) + min(patch, 255)

@@ -1,8 +1,8 @@
 """The formatter: the same tokens and comments, laid out evenly.
 
 Only white space changes, so a formatted script means what it meant. Where lines break within a statement, and whether a
-short block stays on one line, is the writer's choice and kept; formatting twice changes nothing more. ``#`` lines and
-the text between ``#if`` and ``#endif`` stay as they are.
+short block stays on one line, is the author's choice and is kept; formatting twice changes nothing more. ``#`` lines
+and the text between ``#if`` and ``#endif`` stay as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import ast
 from .lexer import TOKEN
 
 INDENT = 2
-WIDTH = 100  # of a line that a block on one line may fill
+WIDTH = 100  # of a line that holds a whole block
 
 _CONDITIONAL = r"(?m)^[ \t]*#[ \t]*(if|ifdef|ifndef|endif)\b[^\n]*"
 _DIRECTIVE = r"#(?:[^\n\\]|\\\r?\n|\\)*"
@@ -39,7 +39,7 @@ class Piece(Record):
 
 
 def format_script(source: Source, script: ast.Script) -> str:
-    """The formatted text of a source that was parsed without errors to ``script``."""
+    """The formatted text of a source that was parsed into ``script`` without errors."""
     pieces = list(_Scanner(source, script).scan_pieces())
     _tag_operators(pieces, _Places(source, script))
     return _Printer(pieces).render_text()
@@ -61,17 +61,17 @@ def _walk_nodes(item: object) -> Iterator[ast.Node]:
 
 
 class _Places:
-    """What the tree knows about places in the text."""
+    """What the tree knows about positions in the text."""
 
     def __init__(self, source: Source, script: ast.Script) -> None:
         self.casts: set[int] = set()          # where a cast's ) ends
-        self.declared: set[int] = set()       # where a name ends that a type follows
+        self.declared: set[int] = set()       # where a name followed by a type ends
         self.returned: set[int] = set()       # where a function's type starts
         self.types: list[tuple[int, int]] = []
         for node in _walk_nodes(script):
             if node.span.source is not source:
                 continue
-            if isinstance(node, ast.Cast) and node.to.span.text.startswith("("):  # and not what a C macro brought
+            if isinstance(node, ast.Cast) and node.to.span.text.startswith("("):  # and not from a C macro
                 self.casts.add(node.to.span.end)
             elif isinstance(node, ast.VarDecl) and node.declared is not None:
                 self.declared.add(node.target.span.end)
@@ -112,7 +112,7 @@ class _Scanner:
 
     def scan_pieces(self) -> Iterator[Piece]:
         pos, last = 0, 0
-        opens = closes = -1  # a predicate's slashes: after which place they are looked for
+        opens = closes = -1  # the positions after which a predicate's slashes are looked for
         while pos < len(self.body):
             blank = re.compile(r"\s*").match(self.body, pos)
             pos = blank.end() if blank is not None else pos
@@ -193,7 +193,7 @@ class _Printer:
         self.parens = 0
         self.fresh = True      # at the start of a statement
         self.data = False      # within the head of a struct, union or enum
-        self.closed: Brace | None = None  # the brace that was closed last, if nothing but comments came since
+        self.closed: Brace | None = None  # the last brace closed, if only comments have come since
         self.in_points = False     # between attach points and their block
         self.in_predicate = False
 
@@ -209,7 +209,7 @@ class _Printer:
     # --- where lines end ----------------------------------------------------------------------------------
 
     def _break_line(self, blank: bool = False) -> None:
-        """End the current line; ``blank``: and leave one empty, but no more than one."""
+        """End the current line; with ``blank`` leave one empty line, but no more than one."""
         if self.line.strip():
             self.out.append(self.line.rstrip())
         self.line = ""
@@ -267,7 +267,7 @@ class _Printer:
         self._track_piece(at, piece)
         text = piece.text if piece.kind != "/*" else "\n".join(t.rstrip() for t in piece.text.split("\n"))
         self.line += text
-        if "\n" in self.line:  # a comment or text kept as it is
+        if "\n" in self.line:  # a comment, or text kept as is
             *whole, self.line = self.line.split("\n")
             self.out += whole
 
@@ -286,7 +286,7 @@ class _Printer:
         self.data = False
 
     def _track_piece(self, at: int, piece: Piece) -> None:
-        """What the piece changes."""
+        """Update the state for a piece."""
         kind = piece.kind
         if kind == "point" or kind == "/" and piece.tag:
             self.in_points = True
@@ -381,6 +381,6 @@ class _Printer:
 
     @staticmethod
     def _would_merge(left: str, right: str) -> bool:
-        """Whether the two would be other tokens without a space."""
+        """Whether the two would lex as other tokens without a space."""
         found = TOKEN.match(left + right)
         return found is not None and found.end() != len(left) and left[:1] not in "\"'"

@@ -1,4 +1,4 @@
-"""Headers of the user: their types and macros; what else a header declares is passed over."""
+"""The user's headers: their types and macros; whatever else a header declares is skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ONCE = r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b"
-MISSING = ("header-not-found", "include-depth")  # with these libclang could do no better
+MISSING = ("header-not-found", "include-depth")  # libclang could do no better with these
 _LINKAGE = r'extern\s*"C(?:\+\+)?"\s*\{'  # a header for C and C++
 
 
@@ -29,8 +29,8 @@ class HeaderParser(FileParser):
         return re.search(_ONCE, self.source.text) is not None
 
     def parse_whole_header(self) -> None:
-        """The header, by libclang if something in it is beyond this reader and the extra is there. What clang does not
-        understand either stays as this reader has it."""
+        """The header, by libclang if this reader does not understand all of it and the extra is installed. What clang
+        does not understand either stays as this reader has it."""
         from ..installed import how_to_add
         from . import libclang
         state, known = self._save_state(), len(self.diagnostics.items)
@@ -55,7 +55,7 @@ class HeaderParser(FileParser):
                      self).parse_header()
 
     def _save_state(self) -> list[Any]:
-        """What reading a header adds to, as it is now."""
+        """The current state of everything that reading a header adds to."""
         return [copy(table) for table in self._shared_tables()]
 
     def _restore_state(self, state: list[Any]) -> None:
@@ -71,7 +71,7 @@ class HeaderParser(FileParser):
         return [self._script.definitions, made.defines, made.macros, self.typedefs, self.constants]
 
     def parse_header(self) -> None:
-        """Every definition; a declaration that is not understood is a warning."""
+        """Every definition; a declaration that is not understood gives a warning."""
         text, end = self.source.text, len(self.source.text)
         pos = self._lexer.skip_directives(0)
         while pos < end and not self.should_stop():

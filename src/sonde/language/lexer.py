@@ -2,7 +2,7 @@
 
 A script has two lexical worlds. Attach points are raw text (``attach_point.py``); everything else is tokens, which
 :meth:`Lexer.chunk` cuts one top-level item at a time, so that nothing after an item is ever lexed by the wrong rules.
-What is wrong in the text becomes a ``bad`` token, which complains only if the parser gets to it.
+An error in the text becomes a ``bad`` token, which is reported only if the parser gets to it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _TRIVIA = re.compile(r"(?:\s+|" + _COMMENT + ")*", re.ASCII | re.DOTALL)
 
 
 class Lexer:
-    """Cuts the text of one source into tokens; ``#`` lines go to the preprocessor wherever they stand."""
+    """Cuts the text of one source into tokens; ``#`` lines go to the preprocessor wherever they are."""
 
     def __init__(self, text: str, preprocessor: Preprocessor) -> None:
         self.text = text
         self._preprocessor = preprocessor
 
     def skip_directives(self, pos: int) -> int:
-        """After spaces, comments and ``#`` lines: where the next thing starts."""
+        """The position after spaces, comments and ``#`` lines."""
         text = self.text
         while True:
             pos = self.skip_trivia(pos)
@@ -55,7 +55,7 @@ class Lexer:
             pos = self._preprocessor.handle_directive(pos)
 
     def skip_trivia(self, pos: int) -> int:
-        """After spaces and comments."""
+        """The position after spaces and comments."""
         found = _TRIVIA.match(self.text, pos)
         return found.end() if found else pos
 
@@ -130,7 +130,7 @@ class Lexer:
         return pos < 0 or self.text[pos] == "\n"
 
     def _take_non_token(self, start: int, tokens: list[Token]) -> int:
-        """Take what is no token: a ``#`` line, or something wrong."""
+        """Take what is not a token: a ``#`` line, or an error."""
         text = self.text
         char = text[start]
         if char == "#" and self._starts_line(start):
@@ -164,7 +164,7 @@ _CONFUSED = {
 }
 
 
-# What a ``bad`` token means wherever it stands: message ("": what was expected is missing) and hints.
+# What a ``bad`` token means in any place: message ("": what was expected is missing) and hints.
 COMPLAINTS = {
     "unterminated-string": ("syntax: unterminated string",
                             'close it with " on the same line; a newline within a string is \\n'),
@@ -174,11 +174,11 @@ COMPLAINTS = {
 
 
 def confusion(char: str) -> list[str]:
-    """Hints for a character that is none of the language's."""
+    """Hints for a character that the language does not use."""
     return [_CONFUSED[char]] if char in _CONFUSED else []
 
 
-# Patterns for what few scripts have are compiled when they are first needed: start-up is a budget.
+# Patterns for what few scripts have are compiled on first use: start-up time is budgeted.
 _NUMBER = r"(?:0[xX]([0-9a-fA-F_]+)|0([0-7_]+)|([0-9][0-9_]*)(?:[eE]([0-9]+))?)([a-zA-Z]*)"
 _DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 _C_SUFFIXES = frozenset(("", "u", "l", "ul", "lu", "ll", "ull", "llu"))
@@ -188,7 +188,7 @@ MAX_INT = 2**64 - 1
 def parse_integer(text: str) -> int | None:
     """The value of an ``int`` token (durations in nanoseconds), or None if it is malformed.
 
-    A value above ``MAX_INT`` is not exact: it says no more than that the literal is too large.
+    A value above ``MAX_INT`` is not exact: it only says that the literal is too large.
     """
     if text.isdigit() and text.isascii() and len(text) <= 64 and (text[0] != "0" or len(text) == 1):
         return int(text)
@@ -213,9 +213,9 @@ _ESCAPE = r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))"
 
 
 def unescape_string(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """What is between the quotes of a ``str`` token with escapes replaced, and where (start, end) escapes are wrong.
+    """The text between the quotes of a ``str`` token with escapes replaced, and where (start, end) escapes are wrong.
 
-    Bytes from 0x80 on (``\\xff``) that are no valid UTF-8 together become surrogates, as in file names:
+    Bytes from 0x80 on (``\\xff``) that are not valid UTF-8 together become surrogates, as in file names:
     ``value.encode("utf-8", "surrogateescape")`` gives the bytes that were meant.
     """
     wrong: list[tuple[int, int]] = []

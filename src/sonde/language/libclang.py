@@ -1,7 +1,7 @@
 """Headers that need a C compiler's front end, read with libclang (the extra ``sonde[headers]``).
 
-What clang understands of a header is written down again as plain C that the reader of :mod:`.headers` takes: members at
-their exact places, sizes as numbers, types by their size. So everything after it is the same for both.
+What clang understands of a header is written out again as plain C for the reader of :mod:`.headers`: members at their
+exact offsets, sizes as numbers, types by their size. So everything after that is the same for both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SYSTEM = ("/usr/include/", "/usr/local/include/", "/usr/lib/", "/usr/src/")
 COMPILERS = ("/usr/lib/gcc/*/*/include", "/usr/lib/clang/*/include", "/usr/lib/llvm-*/lib/clang/*/include")
-KEEP_GOING = 0x200  # CXTranslationUnit_KeepGoing: a header that is missing is not the end
+KEEP_GOING = 0x200  # CXTranslationUnit_KeepGoing: a missing header is not fatal
 
 # The names that kernel code takes for granted, and the headers that a machine without a C library lacks.
 PRELUDE = "".join(
@@ -51,7 +51,7 @@ def has_libclang() -> bool:
 
 def translate_header(path: str, files: Files, defines: Mapping[str, str], known: frozenset[str]) -> tuple[str,
                                                                                                           list[str]]:
-    """(the header's definitions in plain C, what clang complains about). ``known`` are the tags that exist already."""
+    """(the header's definitions in plain C, clang's complaints). ``known`` are the tags that exist already."""
     import tempfile
 
     from clang import cindex
@@ -117,7 +117,7 @@ class _HeaderWriter:
         return name
 
     def _write_record(self, type: ClangType) -> str:
-        """``struct name``, which is written first if it is not there yet; without a name all of its text."""
+        """``struct name``, written first if it has not been yet; without a name, its whole text."""
         cursor = type.get_declaration()
         word = "union" if cursor.kind == self.kinds.UNION_DECL else "struct"
         if not _has_plain_name(cursor):
@@ -129,7 +129,7 @@ class _HeaderWriter:
         return name
 
     def _record_body(self, type: ClangType) -> str:
-        """The members, packed, with what lies between them as bit-fields that have no name."""
+        """The members, packed, with the gaps between them as unnamed bit-fields."""
         union = type.get_declaration().kind == self.kinds.UNION_DECL
         at = 0
         parts: list[str] = []
@@ -148,7 +148,7 @@ class _HeaderWriter:
         return f"{{ {' '.join(parts)} }} __attribute__((packed, aligned({max(type.get_align(), 1)})))"
 
     def _declare_member(self, type: ClangType, name: str) -> str:
-        """``type name``; what the language has no word for becomes bytes of the same size."""
+        """``type name``; what the language has no type for becomes bytes of the same size."""
         type, dims = type.get_canonical(), ""
         while type.kind in (self.types.CONSTANTARRAY, self.types.INCOMPLETEARRAY):
             dims += f"[{max(type.element_count, 0) if type.kind == self.types.CONSTANTARRAY else 0}]"

@@ -21,7 +21,7 @@ from .file_parser import FileParser
 from .files import Files
 from .lexer import Token, parse_integer
 
-# The items that start with a word; whatever else stands at the top level is a probe.
+# The items that start with a word; anything else at the top level is a probe.
 _ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn")
 _ITEM = (
     r"(?:(?P<config>config)|(?P<let>let)|(?P<macro>macro)|(?P<import>import))\b(?!\s*[:,/])"
@@ -56,7 +56,7 @@ class Parser(FileParser):
                  outer: FileParser | None = None) -> None:
         super().__init__(source, diagnostics, params, files or Files(), _load_file, outer)
         self._points = AttachPointReader(source, diagnostics, params)
-        self._begun = self._configured = False  # whether there were probes and the like, and a config block
+        self._begun = self._configured = False  # whether probes or the like, and a config block, have been seen
 
     def parse_script(self) -> Script:
         """Every item of the source."""
@@ -163,7 +163,7 @@ class Parser(FileParser):
         return self.tokens[-1][2]
 
     def _report_missing_block(self, point: ast.AttachPoint, pos: int) -> None:
-        """Something else than a block follows an attach point."""
+        """Something other than a block follows an attach point."""
         text = self.source.text
         if point.text.startswith(("$", "@")) or "(" in point.text:
             self.fail(SYNTAX, "syntax: expected '{'", point.span,
@@ -183,7 +183,7 @@ class Parser(FileParser):
     def _parse_definition(self, pos: int) -> int:
         """A struct, union or enum; the ``;`` after it may be missing."""
         self.load_tokens(self._lexer.tokenize_item(pos))
-        if self.peek(2)[0] == ";":  # a forward declaration says nothing
+        if self.peek(2)[0] == ";":  # a forward declaration adds nothing
             return self.tokens[-1][2]
         node = self.parse_enum() if self.is_at_word("enum") else self.parse_struct()
         if self.kind != "eof":
@@ -360,7 +360,7 @@ class Parser(FileParser):
 
 
 def _load_file(outer: FileParser, path: str, span: Span) -> None:
-    """Parse one more file, which another includes or imports, into the script."""
+    """Parse another file, included or imported, into the script."""
     if path in outer.loaded:
         return
     if outer.within >= MAX_INCLUDES:

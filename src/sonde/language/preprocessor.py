@@ -21,18 +21,18 @@ _BRANCH = r"(?m)^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b"
 
 _ENOUGH = 20  # errors
 
-_PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"\\]*"'  # a number or a string as it stands: the name of a constant
+_PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"\\]*"'  # a plain number or string: the name of a constant
 
 # What is known before the script starts: kernel types always come from BTF.
 PREDEFINED = frozenset(("BPFTRACE_HAVE_BTF",))
 
 
 class Preprocessor:
-    """Obeys one ``#`` line after the other; ``condition(start, end)`` evaluates the text of an ``#if``.
+    """Obeys the ``#`` lines, one after another; ``condition(start, end)`` evaluates the text of an ``#if``.
 
     ``defines`` has the object-like macros (name → text), ``macros`` those that are replaced as text (all with
-    parameters, and those that are no plain number or string), ``includes`` the headers in order, each of which
-    ``include(name, quoted, span)`` was told. A header's preprocessor shares the tables of its ``outer`` one.
+    parameters, and those that are not a plain number or string), ``includes`` the headers in order, each passed to
+    ``include(name, quoted, span)``. A header's preprocessor shares the tables of its ``outer`` one.
     """
 
     def __init__(self, source: Source, diagnostics: Diagnostics, condition: Callable[[int, int], bool],
@@ -66,7 +66,7 @@ class Preprocessor:
         return end
 
     def check_conditionals_closed(self) -> None:
-        """Complain about conditionals that are still open at the end of the text."""
+        """Report conditionals that are still open at the end of the text."""
         for span in self._open:
             self._error("unbalanced-conditional", "this conditional has no #endif", span)
 
@@ -74,7 +74,7 @@ class Preprocessor:
         return name in self.defines or name in self.macros or name in PREDEFINED
 
     def expand_tokens(self, tokens: list[Token]) -> list[Token]:
-        """The tokens with what ``macros`` replaces replaced."""
+        """The tokens with ``macros`` expanded."""
         if not any(token[1] in self.macros for token in tokens):
             return tokens
         from .cmacros import expand_c_macros

@@ -23,7 +23,7 @@ class StatementParser(DeclarationParser):
     """Parses the bodies of probes and macros."""
 
     def parse_block(self) -> list[Stmt]:
-        """``{ statements }``; afterwards ``tail`` says whether its last statement is a value without ``;``."""
+        """``{ statements }``; ``tail`` then says whether its last statement is a value without ``;``."""
         self.enter_level()
         self.expect("{", "'{'")
         body: list[Stmt] = []
@@ -46,7 +46,7 @@ class StatementParser(DeclarationParser):
         return body
 
     def _missing_semicolon_hints(self) -> list[str]:
-        """Hints for when the statement seems to end before the current token, which starts another one."""
+        """Hints for a statement that seems to end before the current token, which starts another one."""
         hints = self.slip_hints()
         return hints if hints or self.kind not in ("word", "var", "map") else ["statements are separated by ;"]
 
@@ -89,8 +89,8 @@ class StatementParser(DeclarationParser):
         return node
 
     def _parse_simple(self) -> Stmt:
-        """An assignment, or an expression for its effect: one that begins with a variable or a map is none with ``?:``
-        at its end, and a step stands alone."""
+        """An assignment, or an expression for its effect: one that begins with a variable or a map does not end in
+        ``?:``, and a step stands alone."""
         start, named = self.token[2], self.kind in ("var", "map")
         target = self.operand() if named else self.parse_expression()
         if self.kind not in _ASSIGNMENTS or not named:
@@ -151,7 +151,7 @@ class StatementParser(DeclarationParser):
         other: list[Stmt] = []
         if self.kind == ";" and self.peek()[1] == "else" and self.tokens[self.index - 1][0] != "}":
             self.advance()
-        self.depth -= 1  # what follows else is not nested deeper to the eye
+        self.depth -= 1  # an else if does not look nested any deeper
         if self.is_at_word("else"):
             self.advance()
             other = [self.parse_statement()] if self.is_at_word("if") else self._parse_body()
@@ -204,7 +204,7 @@ class StatementParser(DeclarationParser):
         first = self.parse_expression()
         last = self.parse_expression() if self.accept("..") else None
         if last is None and isinstance(first, (ast.Unary, ast.Binary, ast.FieldAccess)):
-            self.seek(begin)  # say what is wrong of it as if nothing but a plain value could stand here
+            self.seek(begin)  # report the error as if only a plain value were allowed here
             self.find_primary()(self)
         if parens:
             self.expect(")", "')'")
@@ -216,7 +216,7 @@ class StatementParser(DeclarationParser):
         return ast.For(self.span_since(start), variable, first, last, body)
 
     def _parse_import_within(self) -> Stmt:
-        """As at the top of the script: what the file defines belongs to the script, wherever it is asked for."""
+        """As at the top level: what the file defines belongs to the script, wherever it is imported."""
         start = self.advance()[2]
         token = self.expect("str")
         self.tail = False
@@ -224,7 +224,7 @@ class StatementParser(DeclarationParser):
         return ast.Block(self.span_since(start), [])
 
     def import_files(self, token: Token, span: Span) -> None:
-        """Read what an ``import`` names; the parser of whole scripts knows how."""
+        """Read what an ``import`` names; implemented by the parser of whole scripts."""
         raise AssertionError("only a script imports")
 
     def _parse_break(self) -> Stmt:
@@ -241,7 +241,7 @@ class StatementParser(DeclarationParser):
 
 
 def _is_iterable(first: ast.Expr) -> bool:
-    """Whether ``for`` takes it without a range: a map, or an iterator."""
+    """Whether ``for`` accepts it without a range: a map, or an iterator."""
     return isinstance(first, ast.MapRef) and first.key is None or \
         isinstance(first, ast.Call) and first.name.startswith("iter_")
 

@@ -11,7 +11,7 @@ _QUALIFIERS = frozenset(("const", "volatile", "restrict", "__restrict", "__user"
                          "__percpu", "register", "static", "extern", "__extension__"))
 _C_WORDS = frozenset(("unsigned", "signed", "__signed__", "long", "short", "int", "char", "double", "float"))
 
-# Names that are types wherever they stand; so are names that end in _t, and the typedefs of the script.
+# Names that are types everywhere; so are names that end in _t, and the typedefs of the script.
 _NAMES = frozenset((
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string", "buffer", "inet",
     "void", "_Bool", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "__u8", "__u16", "__u32", "__u64", "__s8",
@@ -21,14 +21,13 @@ _NAMES = frozenset((
 
 _OPERAND_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "(", "-", "!", "~", "*", "&", "++",
                              "--", "{"))
-# After "(name)" only these cannot go on with name as a value.
+# After "(name)" only these cannot continue an expression with name as a value.
 _VALUE_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "("))
 
 
 def normalise_base_type(words: list[str]) -> str:
-    """The canonical name for C's words for a base type: "long unsigned int" → "unsigned long"; "" if it is none.
-
-    The names are: char, signed char, short, int, long, long long, each also "unsigned ...", float, double.
+    """The canonical name for C's words for a base type: "long unsigned int" → "unsigned long"; "" if there is none. The
+    names are: char, signed char, short, int, long, long long, each also "unsigned ...", float, double.
     """
     counts = {word: words.count(word) for word in words}
     longs, unsigned = counts.pop("long", 0), counts.pop("unsigned", 0)
@@ -68,7 +67,7 @@ class TypeParser(Cursor):
     def parse_cast_type(self, names: bool = True) -> TypeSyntax | None:
         """``(type)`` if that, and not an expression in parentheses, starts at the current ``(``.
 
-        With ``names`` a name that is not known as a type counts as one if a value follows: ``(sector)$x``.
+        With ``names``, a name that is not a known type counts as one if a value follows: ``(sector)$x``.
         """
         index, start = self.index, self.token[2]
         if self.peek()[0] != "word" or not self._typeof_ends_before(index + 1, _OPERAND_STARTS, ")"):
@@ -88,7 +87,7 @@ class TypeParser(Cursor):
         return None
 
     def parse_argument_type(self) -> TypeSyntax | None:
-        """A type that stands alone as an argument, after which comes ``,`` or ``)``; None if it is an expression."""
+        """A type as a whole argument, followed by ``,`` or ``)``; None if it is an expression."""
         index = self.index
         if self.kind == "word" and self._typeof_ends_before(index, frozenset((",", ")"))):
             known = self.is_at_type()
@@ -177,7 +176,7 @@ class TypeParser(Cursor):
         return what
 
     def _typeof_ends_before(self, index: int, ends: frozenset[str], closing: str = "") -> bool:
-        """False if a ``typeof(...)`` starts at this token but is no type there: looked up, never parsed twice.
+        """False if a ``typeof(...)`` starts at this token but is not a type there: looked up, never parsed twice.
 
         After it must come one of ``ends``, or first ``closing``.
         """
