@@ -11,14 +11,14 @@ from .foreign import files
 def find_binaries(name: str, pid: int = 0) -> list[str]:
     """Paths of ELF files for a path, a glob, a command, or a library (``c``, ``libc``, ``libc.so.6``).
 
-    A relative path stays as it was written, since probes are named by it. With a process, names are seen from its
-    root directory and libraries are those it has mapped; ``*`` is all of those. [] if nothing matches.
+    A relative path stays as it was written, since probes are named by it. With a process, names are resolved in its
+    root directory and libraries are those it has mapped; ``*`` is all of them. [] if nothing matches.
     """
     root = process_root(pid) if pid else ""
     if any(c in name for c in "*?["):
         return _expand_glob(name, pid, root)
     if "/" in name:
-        places = [root + name, name] if name.startswith("/") else [name]  # a relative path is the user's
+        places = [root + name, name] if name.startswith("/") else [name]  # a relative path is relative to the user
         return next(([place] for place in places if files.is_elf(place)), [])
     tries = [_find_command, _find_library] if not (name.startswith("lib") or ".so" in name) else [_find_library,
                                                                                                   _find_command]
@@ -41,7 +41,7 @@ def process_root(pid: int) -> str:
 
 
 def mapped_files(pid: int) -> list[str]:
-    """Executable files that a process has mapped, by paths that can be opened from here, in order of address."""
+    """Files that a process has mapped executable, by paths that can be opened from here, in order of address."""
     root = process_root(pid)
     found: dict[str, None] = {}
     try:

@@ -1,6 +1,6 @@
 """The functions of loaded BPF programs: fentry and fexit attach to them as to the kernel's own.
 
-A function is known by the number of its program and its name in the program's own BTF. A program that was loaded
+A function is identified by its program's id and its name in the program's own BTF. A program that was loaded
 without function information (``func_info``) cannot be attached to (bpf_check_attach_target() in kernel/bpf/verifier.c).
 """
 
@@ -17,20 +17,20 @@ from ..types import Pointer, Struct, StructField, Type
 from . import syscalls
 from .kernel_types import function_prototype
 
-# What a program takes as its context, and what the kernel really passes: the pairs of include/linux/bpf_types.h.
+# What a program declares as its context, and what the kernel really passes: the pairs of include/linux/bpf_types.h.
 CONTEXTS = {
     "__sk_buff": "sk_buff", "xdp_md": "xdp_buff", "bpf_sock": "sock", "bpf_sock_addr": "bpf_sock_addr_kern",
     "bpf_sock_ops": "bpf_sock_ops_kern", "sk_msg_md": "sk_msg", "bpf_perf_event_data": "bpf_perf_event_data_kern",
     "bpf_sysctl": "bpf_sysctl_kern", "bpf_sockopt": "bpf_sockopt_kern", "sk_reuseport_md": "sk_reuseport_kern",
     "bpf_sk_lookup": "bpf_sk_lookup_kern",
 }
-FLOW_DISSECTOR = 22  # the one program type whose __sk_buff is something else
+FLOW_DISSECTOR = 22  # the one program type whose __sk_buff is another struct
 
 FindStruct = Callable[[str], "Struct | None"]
 
 
 class Loaded(Record):
-    """A program in the kernel. ``functions`` are (type id, name) in its BTF, none if it has no function information."""
+    """A program in the kernel. ``functions`` are (type id, name) in its BTF, empty without function information."""
 
     id: int
     name: str  # at most 15 characters
@@ -47,12 +47,12 @@ def loaded_programs() -> list[Loaded]:
             if (program := program_by_id(number)) is not None:
                 found.append(program)
     except PrivilegeError:
-        pass  # nothing can be attached without that privilege either
+        pass  # without that privilege nothing can be attached either
     return found
 
 
 def program_by_id(number: int) -> Loaded | None:
-    """The program of that number; None if it has gone."""
+    """The program with that id; None if it has gone."""
     try:
         with syscalls.object_by_id("program", number) as fd:
             name, kind, btf_number, functions = syscalls.prog_functions(fd)
@@ -72,7 +72,7 @@ def _btf_by_id(number: int) -> Btf | None:
 
 
 def program_function(number: int, name: str, find: FindStruct) -> KernelFunction | None:
-    """The prototype of a program's function. Structs that the kernel has too are the kernel's: ``find`` knows them."""
+    """The prototype of a program's function. Structs that the kernel has too are taken from it, by ``find``."""
     program = program_by_id(number)
     id = next((id for id, own in program.functions if own == name), 0) if program else 0
     if program is None or program.btf is None or not id:
@@ -88,9 +88,9 @@ def _to_kernel_field(field: StructField, kind: int, find: FindStruct) -> StructF
 
 
 def _to_kernel_type(type: Type, kind: int, find: FindStruct) -> Type:
-    """A pointer to a program's context points to what the kernel passes in its place, whose layout is another one. Any
-    other struct is the kernel's if that has one of the name with all of its members: the program's own declaration
-    may be an excerpt (CO-RE), whose offsets were adjusted in the code only."""
+    """A pointer to a program's context points to what the kernel passes in its place, whose layout differs. Any other
+    struct is the kernel's if that has one of the same name with all of its members: the program's own declaration may
+    be an excerpt (CO-RE), whose offsets were relocated in the code only."""
     if not isinstance(type, Pointer) or not isinstance(type.to, Struct):
         return type
     declared, name = type.to, type.to.name.partition("___")[0]

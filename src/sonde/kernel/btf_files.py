@@ -1,6 +1,6 @@
-"""Type information of a kernel that shows none of its own: the file that the command line or BPFTRACE_BTF names, or
-one in the places where distributions and debug packages put the kernel. Either must be of the kernel that runs: by its
-build id, or, where a file has none, by the functions that it knows."""
+"""Type information for a kernel that exposes none: the file that the command line or BPFTRACE_BTF names, or one in the
+places where distributions and debug packages put the kernel. Either must belong to the running kernel: by its build id,
+or, where a file has none, by the functions that it describes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _NOTES = "/sys/kernel/notes"
 _GNU_BUILD_ID = 3
-_STRANGE = 0.05  # the share of functions that types may have and kallsyms not (of a kernel's own: 0.017)
+_STRANGE = 0.05  # the share of functions in BTF that kallsyms may lack (with a kernel's own BTF: 0.017)
 
 
 def has_own_btf() -> bool:
-    """Whether the kernel itself shows its types."""
+    """Whether the kernel itself exposes its types."""
     return os.path.exists(places.OWN_BTF)
 
 
@@ -44,7 +44,7 @@ def open_types() -> Btf | None:
 
 
 def _find_file() -> str:
-    """A file of the usual places that has the build id of the kernel; "" if there is none."""
+    """A file in the usual places with the kernel's build id; "" if there is none."""
     wanted = kernel_build_id()
     if not wanted:
         return ""
@@ -62,7 +62,7 @@ def _has_types(path: str) -> bool:
 
 
 def _mismatch(path: str, types: Btf) -> str:
-    """What tells that a file is of another kernel; "" if nothing does."""
+    """Why a file must be of another kernel; "" if nothing says so."""
     own, theirs = kernel_build_id(), _build_id_of(path)
     if own and theirs:
         return "" if own == theirs else f"its build id is {theirs.hex()}, and not {own.hex()}"
@@ -78,7 +78,7 @@ def _mismatch(path: str, types: Btf) -> str:
 
 
 def _build_id_of(path: str) -> bytes:
-    """An ELF file's; b"" if it is none, or has none."""
+    """The build id of an ELF file; b"" if it is not one, or has none."""
     if not os.path.exists(path):
         return b""
     from .foreign.files import open_elf
@@ -89,7 +89,7 @@ def _build_id_of(path: str) -> bytes:
 
 
 def kernel_build_id() -> bytes:
-    """The build id of the kernel that runs, from its notes (elf(5)); b"" if it tells none."""
+    """The build id of the running kernel, from its notes (elf(5)); b"" if it has none."""
     try:
         with open(_NOTES, "rb") as file:
             notes = file.read()

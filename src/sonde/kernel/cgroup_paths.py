@@ -1,4 +1,4 @@
-"""What the path of a control group says: the container, the pod and the unit of systemd that its tasks belong to.
+"""What the path of a control group says: the container, the pod and the systemd unit that its tasks belong to.
 
 Every runtime writes the container's id into the name of a folder, each in its own way::
 
@@ -9,7 +9,7 @@ Every runtime writes the container's id into the name of a folder, each in its o
     LXC, LXD     /lxc/NAME                        /lxc.payload.NAME
     nspawn       /machine.slice/machine-NAME.scope  /machine.slice/systemd-nspawn@NAME.service
 
-Only paths are looked at here, and any text is one.
+Only paths are looked at here, and any text may be one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import re
 from ..record import Value
 
 ID = 64       # hexadecimal digits of a container's id
-SHORT_ID = 12  # of them, what people are shown
+SHORT_ID = 12  # of them, shown to the user
 
 IS_ID = re.compile(r"[0-9a-f]{64}\Z")
 _WITH_ID = re.compile(r"(?:[a-z][a-z0-9.-]*-)?(?P<id>[0-9a-f]{64})(?:\.scope)?\Z")
-_SHIMS = re.compile(r"(?:libpod|crio)-conmon-")  # who watches over a container is outside of it
+_SHIMS = re.compile(r"(?:libpod|crio)-conmon-")  # the container's monitor, which is outside of it
 _LXC = re.compile(r"lxc\.payload\.(?P<name>.+)\Z")
 _NSPAWN = re.compile(r"systemd-nspawn@(?P<name>.+)\.service\Z")
 _MACHINE = re.compile(r"machine-(?P<name>.+)\.scope\Z")
@@ -37,8 +37,8 @@ _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 
 class Membership(Value):
     """What a path says. ``container`` is an id of 64 digits, or the ``name`` is known and there is no id; ``depth`` is
-    how many folders lead to the container, itself included. ``pod`` is its uid, ``service`` the unit's name; "" where
-    there is none."""
+    the number of folders down to the container, itself included. ``pod`` is its uid, ``service`` the unit's name; ""
+    where there is none."""
 
     container: str = ""
     name: str = ""
@@ -48,8 +48,8 @@ class Membership(Value):
 
 
 def read_cgroup_path(path: str) -> Membership:
-    """What a path of the hierarchy says. A container in a container is its outer one's; of units the innermost
-    counts, and a slice only where there is no other."""
+    """What a path of the hierarchy says. A container within a container counts as the outer one; of units the innermost
+    counts, and a slice only if there is no other unit."""
     container = name = pod = service = part_of = ""
     depth = 0
     before = ""
@@ -68,7 +68,7 @@ def read_cgroup_path(path: str) -> Membership:
 
 
 def _container_of(folder: str, parent: str) -> tuple[str, str]:
-    """(id, name) of the container that a folder is; ("", "") if it is none."""
+    """(id, name) of the container that a folder belongs to; ("", "") if none."""
     if _SHIMS.match(folder):
         return "", ""
     found = _WITH_ID.match(folder.rpartition(":")[2])
@@ -87,13 +87,14 @@ def _container_of(folder: str, parent: str) -> tuple[str, str]:
 
 
 def _pod_of(folder: str) -> str:
-    """The uid of the pod that a folder is, with the dashes that names of slices cannot have."""
+    """The uid of the pod that a folder belongs to, with the dashes that names of slices cannot have."""
     found = _POD.match(folder.partition(":")[0]) or _PODMAN_POD.match(folder)
     return found["uid"].replace("_", "-") if found else ""
 
 
 def _without_guard(unit: str) -> str:
-    """systemd puts ``_`` before a unit's name that the kernel might take for a file of its own."""
+    """The name without the ``_`` that systemd puts before a unit's name that could clash with a file of the
+    kernel's."""
     return unit[1:] if unit.startswith("_") else unit
 
 
@@ -107,27 +108,27 @@ def unescape_unit(text: str) -> str:
 
 
 def escape_unit(text: str) -> str:
-    r"""What systemd makes of a text that is to be a part of a unit's name; see systemd-escape(1)."""
+    r"""A text as systemd escapes it for use in a unit's name; see systemd-escape(1)."""
     return "".join([chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in ":_.") and
                     not (at == 0 and byte == 0x2e) else "-" if byte == 0x2f else f"\\x{byte:02x}"
                     for at, byte in enumerate(text.encode("utf-8", "surrogateescape"))])
 
 
 def folders_of_id(container: str) -> list[str]:
-    """The names of folders that are the container with this id, wherever they are."""
+    """The possible names of the folder of the container with this id, wherever it is."""
     scopes = ("docker", "cri-containerd", "crio", "libpod", "nerdctl")
     return [container, f"crio-{container}", f"libpod-{container}", f"libpod-payload-{container}",
             *[f"{runtime}-{container}.scope" for runtime in scopes]]
 
 
 def folders_of_name(name: str) -> list[str]:
-    """The names of folders that are the container of this name, where no id is between."""
+    """The possible names of the folder of the container of this name, where no id is part of it."""
     found = [f"lxc.payload.{name}", f"machine-{escape_unit(name)}.scope", f"systemd-nspawn@{escape_unit(name)}.service"]
     return list(dict.fromkeys(found))
 
 
 def folders_of_pod(uid: str) -> list[str]:
-    """The names of folders that are the pod with this uid, wherever they are."""
+    """The possible names of the folder of the pod with this uid, wherever it is."""
     plain = uid.replace("-", "_")
     return [] if not _pod_of(f"pod{uid}") else [
         f"pod{uid}", *[f"{head}kubepods-{kind}pod{plain}.slice" for head in ("", "kubelet-")
@@ -135,5 +136,5 @@ def folders_of_pod(uid: str) -> list[str]:
 
 
 def folders_of_service(unit: str) -> list[str]:
-    """The names of folders that are the unit of this name."""
+    """The possible names of the folder of the unit of this name."""
     return [unit, f"_{unit}"] if _UNIT.match(unit) else []

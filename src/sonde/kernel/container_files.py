@@ -1,10 +1,10 @@
-"""What container runtimes write of their containers into files of their own: names, and the pods of Kubernetes.
+"""What container runtimes record about their containers in their own files: names, and Kubernetes pods.
 
-No daemon is asked. A file counts only if nobody but root (or the caller) can write to it, and is of a bounded size::
+No daemon is asked. A file counts only if nobody but root (or the caller) can write to it, and its size is bounded::
 
     docker        /var/lib/docker/containers/ID/config.v2.json
-    containerd    /run/containerd/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json, and that of k3s
-    podman, CRI-O /var/lib/containers/storage/*-containers/containers.json, and what they keep below /run
+    containerd    /run/containerd/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json, and k3s's copy
+    podman, CRI-O /var/lib/containers/storage/*-containers/containers.json, and their files below /run
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ..plain import Json, JsonObject
 
 LARGEST = 4 << 20     # bytes of a file
-MOST = 4096           # containers of one runtime that are looked at when a name is looked for
-LONGEST = 253         # characters of a name that is believed, as DNS has it
-AGAIN = 0.2           # s: what was not there is looked for again after so long
-_KEPT = 2 << 20       # bytes of what is known
+MOST = 4096           # containers of one runtime that are looked through for a name
+LONGEST = 253         # characters of a plausible name, as in DNS
+AGAIN = 0.2           # s until something that was missing is looked for again
+_KEPT = 2 << 20       # bytes of what is remembered
 _DOCKER = "var/lib/docker/containers"
 _TASKS = ("run/containerd/io.containerd.runtime.v2.task", "run/k3s/containerd/io.containerd.runtime.v2.task")
 _STORAGE = ("var/lib/containers/storage", "run/containers/storage")
@@ -37,8 +37,8 @@ _LISTS = ("containers.json", "volatile-containers.json")
 
 
 class Described(Value):
-    """A container as its runtime describes it: its ``name``, and in Kubernetes the ``pod`` it is part of, as
-    ``namespace/name``, and that one's ``uid``. "" is not known."""
+    """A container as its runtime describes it: its ``name``, and in Kubernetes its ``pod``, as ``namespace/name``, and
+    the pod's ``uid``. "" is not known."""
 
     name: str = ""
     pod: str = ""
@@ -46,17 +46,17 @@ class Described(Value):
 
 
 class ContainerFiles:
-    """Containers by id, read when asked for; ``root`` is the folder that the runtimes' folders lie in."""
+    """Containers by id, read on demand; ``root`` is the folder that contains the runtimes' folders."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self._known: Cache[str, Described] = Cache(_KEPT)
         self._lists: dict[str, tuple[tuple[int, int, int] | None, dict[str, JsonObject]]] = {}
         self._missing: dict[str, float] = {}  # ids that had no file, and when
-        self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers told it
+        self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers gave it
 
     def describe(self, container: str) -> Described | None:
-        """What is known of the container with an id; None if nothing is."""
+        """What is known about the container with an id; None if nothing is."""
         found = self._known.get(container)
         if found is None and time.monotonic() - self._missing.get(container, -AGAIN) >= AGAIN:
             found = self._read_docker(container) or self._read_task(container) or self._read_storage(container)
@@ -67,7 +67,7 @@ class ContainerFiles:
         return found
 
     def ids(self) -> list[str]:
-        """The containers that there are files of."""
+        """The containers that have files."""
         found = _folders(self._path(_DOCKER)) + [container for entries in self._stored() for container in entries]
         for tasks in _TASKS:
             for space in _folders(self._path(tasks)):
@@ -121,7 +121,7 @@ class ContainerFiles:
                 if kind.endswith("-containers")]
 
     def _stored(self) -> Iterator[dict[str, JsonObject]]:
-        """What podman and CRI-O have in each of their lists, by id; one that has not changed is not read again."""
+        """The contents of podman's and CRI-O's lists, by id; a list that has not changed is not read again."""
         for path in [os.path.join(folder, name) for folder in self._storage_folders() for name in _LISTS]:
             try:
                 now = os.stat(path)
@@ -137,14 +137,14 @@ class ContainerFiles:
 
 
 def _described_by_cri(notes: JsonObject) -> Described:
-    """By containerd's annotations; what holds a pod's namespaces open is a container without a name of its own."""
+    """By containerd's annotations; a pod's pause container has no name of its own."""
     alone = _text_in(notes, "io.kubernetes.cri.container-type") == "sandbox"
     name = "POD" if alone else _text_in(notes, "io.kubernetes.cri.container-name") or _text_in(notes, "nerdctl/name")
     return _described(name, notes, "io.kubernetes.cri.sandbox-")
 
 
 def _described(name: str, texts: JsonObject, pod: str) -> Described:
-    """``pod`` is what the names of the texts that describe the pod begin with."""
+    """``pod`` is the prefix of the texts that describe the pod."""
     of, called = _text_in(texts, f"{pod}namespace"), _text_in(texts, f"{pod}name")
     return Described(_bounded(name), f"{of}/{called}" if of and called else called, _text_in(texts, f"{pod}uid"))
 
@@ -172,13 +172,13 @@ def _folders(path: str) -> list[str]:
 
 
 def _read_object(path: str) -> JsonObject | None:
-    """The object that a file of ours has; None for anything else."""
+    """The JSON object in a trusted file; None for anything else."""
     found = _read_json(path)
     return found if isinstance(found, dict) else None
 
 
 def _read_json(path: str) -> Json:
-    """What a file of ours has; None if it cannot be read."""
+    """The contents of a trusted file; None if it cannot be read."""
     import json
     try:
         with open(open_guarded(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:

@@ -1,10 +1,9 @@
-"""Where each CPU keeps the pointer to the task that it runs, so that programs can load it instead of calling a helper.
+"""Where each CPU keeps the pointer to its current task, so that programs can load it instead of calling a helper.
 
-A program's first call costs some 18 ns on CPUs that guard their return predictors; a load costs two. The variable is
-a per-CPU one (on x86_64 ``current_task``; from Linux 6.2 to 6.14 ``pcpu_hot`` has it), and BTF tells its distance from
-``runqueues``. A
-task's scheduling entity leads to the run queue of its CPU. So a program that is run on each CPU finds the address,
-compares what lies there with what the helper says, and only then writes the address down.
+A program's first call costs some 18 ns on CPUs that guard their return predictors; a load costs two. It is a per-CPU
+variable (on x86_64 ``current_task``; from Linux 6.2 to 6.14 ``pcpu_hot`` has it), and BTF gives its distance from
+``runqueues``. A task's scheduling entity leads to the run queue of its CPU. So a program that is run on each CPU finds
+the address, compares its contents with the helper's answer, and only then stores the address.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Variables(Record):
 
 
 def find_variables(btf: Btf) -> Variables | None:
-    """None if this kernel has them otherwise."""
+    """The variables; None if this kernel keeps them some other way."""
     names = this_arch().current_task
     places = _percpu_offsets(btf, (*names, "runqueues"))
     entity, queue, owner = [_member_offset(btf, name, member) for name, member in _WALK]
@@ -58,14 +57,14 @@ def _member_offset(btf: Btf, struct: str, member: str) -> int | None:
 
 
 def _offset_inside(btf: Btf, variable: str) -> int:
-    """Where the pointer lies in a variable, which is it or a struct that has the variable's name."""
+    """Where the pointer is in a variable, which is the pointer itself or a struct with the variable's name."""
     struct = btf.find_struct(variable)
     pointer = struct.field("current_task") if struct is not None else None
     return pointer.offset if pointer is not None else 0
 
 
 def _percpu_offsets(btf: Btf, names: tuple[str, ...]) -> dict[str, int]:
-    """Of per-CPU variables: where they lie in their section."""
+    """The offsets of per-CPU variables in their section."""
     ids = {btf.find_id(name, codec.VAR): name for name in names}
     section = btf.find_id(".data..percpu", codec.DATASEC)
     if not section:
@@ -88,7 +87,7 @@ def locating_code(found: Variables, cpus: int) -> list[Item]:
 
 
 def make_locator(btf: Btf, cpus: int) -> Locator | None:
-    """That program; None if this kernel has the variables otherwise."""
+    """That program; None if this kernel keeps the variables some other way."""
     found = find_variables(btf)
     if found is None:
         return None

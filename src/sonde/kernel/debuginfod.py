@@ -1,7 +1,7 @@
 """Debug files by build id from servers that speak debuginfod's protocol: GET URL/buildid/BUILDID/debuginfo.
 
-Nobody is asked unless DEBUGINFOD_URLS or --debuginfod names servers. What they answer goes to the store as it comes, in
-bounds; the reader of foreign files alone looks into it.
+Nobody is asked unless DEBUGINFOD_URLS or --debuginfod names servers. Answers go to the store as they come, within
+bounds; only the reader of foreign files looks into them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 MOST = 512 << 20         # bytes of a debug file
-SILENCE = 5.0            # s for which a server may say nothing
+SILENCE = 5.0            # s that a server may be silent
 WHOLE, ALL = 60.0, 120.0  # s for one file, and for all of a run
-AT_THE_END = 15.0        # s for all that is asked when the run is to end
+AT_THE_END = 15.0        # s for all questions once the run is to end
 _PART = 1 << 16
 
 
 class _Unfit(OSError):
-    """An answer that is not wanted."""
+    """An unacceptable answer."""
 
 
 class DebuginfodClient:
@@ -35,7 +35,7 @@ class DebuginfodClient:
         self._asked: set[bytes] = set()
         self._failed: set[str] = set()
         self._spent = 0.0
-        self._hurried = 0.0  # s that were spent when the run was to end already
+        self._hurried = 0.0  # s that were spent after the run was to end
 
     def fetch_debug_file(self, build_id: bytes, open_stored: Callable[[], T | None]) -> T | None:
         """Put the debug file of a build id into the store: what ``open_stored`` makes of it; None if there is none."""
@@ -69,7 +69,7 @@ class DebuginfodClient:
 
 
 def _store_answer(server: str, build_id: bytes, end: float) -> str | None:
-    """None: it is in the store. Else what is wrong with the server; "": nothing, it does not have the file."""
+    """None: it is in the store. Otherwise what is wrong with the server; "": nothing, it does not have the file."""
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import (
@@ -82,7 +82,7 @@ def _store_answer(server: str, build_id: bytes, end: float) -> str | None:
         ProxyHandler,
         Request,
     )
-    opener = OpenerDirector()  # without those for files and FTP, to which an answer might lead
+    opener = OpenerDirector()  # without the handlers for files and FTP, to which an answer might redirect
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPRedirectHandler(), HTTPErrorProcessor(),
                     HTTPDefaultErrorHandler()):
         opener.add_handler(handler)
@@ -103,7 +103,7 @@ def _no_answer() -> HTTPResponse:
 
 
 def _read_parts(answer: HTTPResponse, end: float) -> Iterator[bytes]:
-    """The body. OSError if it is cut off, or too much of anything."""
+    """The body. OSError if it is cut off, too large or too slow."""
     from http.client import HTTPException
     told = answer.headers.get("Content-Length", "")
     size = int(told) if told.isascii() and told.isdecimal() and len(told) < 16 else -1

@@ -1,4 +1,4 @@
-"""Why the kernel does not permit a call: a capability, lockdown, a user namespace, or a policy of somebody's."""
+"""Why the kernel does not permit a call: a capability, lockdown, a user namespace, or a security policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import PrivilegeError
 
 POLICY = "a container or security module (seccomp, SELinux, AppArmor) may forbid it"
 _ADMIN = ("GET_NEXT_ID", "GET_FD_BY_ID", "ENABLE_STATS")  # what CAP_BPF does not allow: kernel/bpf/syscall.c
-_MOST_PARANOID = 2  # of kernel.perf_event_paranoid; with Debian's and Ubuntu's 3 and 4 CAP_PERFMON is not enough
+_MOST_PARANOID = 2  # of kernel.perf_event_paranoid; with 3 and 4 (Debian, Ubuntu) CAP_PERFMON is not enough
 _FIRST_USERS = 0xEFFFFFFD  # PROC_USER_INIT_INO: include/linux/proc_ns.h
 
 
@@ -40,14 +40,14 @@ def explain_denial(call: str, held: int) -> PrivilegeError:
 
 
 def lockdown_hints(number: int | None) -> list[str]:
-    """What there is to say of an EPERM that lockdown may be the reason of; [] if it is not."""
+    """Hints for an EPERM that lockdown may have caused; [] if it has not."""
     if number != errno.EPERM or kernel_lockdown() != "confidentiality":
         return []
     return ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"]
 
 
 def _perf_paranoia() -> int:
-    """How much kernel.perf_event_paranoid forbids; 0 if it is not to be read."""
+    """How much kernel.perf_event_paranoid forbids; 0 if it cannot be read."""
     try:
         with open("/proc/sys/kernel/perf_event_paranoid", encoding="ascii") as file:
             return int(file.read())
@@ -65,7 +65,7 @@ def kernel_lockdown() -> str:
 
 
 def _in_user_namespace() -> bool:
-    """Whether this is not the first user namespace: in another one capabilities are for what belongs to that."""
+    """Whether this is not the initial user namespace: in any other, capabilities apply only to what it owns."""
     try:
         return os.stat("/proc/self/ns/user").st_ino != _FIRST_USERS
     except OSError:

@@ -1,7 +1,7 @@
 """What this kernel can do: one row per feature, decided by trying or by the kernel's own BTF, never by version.
 
 A probe answers yes, no, or None for "could not find out" (no privileges, say). Conclusive answers are kept
-in the cache directory for this boot; ``minimum`` is the first release with the feature, for readers only.
+in the cache directory for this boot; ``minimum`` is the first release with the feature, for information only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..btf.query import Btf
 
-CACHE_VERSION = 6  # raise it when a probe changes its meaning
+CACHE_VERSION = 6  # raise it when the meaning of a probe changes
 
 Probe = Callable[["Features"], "bool | None"]
 
@@ -51,13 +51,13 @@ _WRITE_USER = (
     insn.store_imm(_FP, -8, 0, 8), insn.alu("mov", 1), insn.alu("mov", 2, _FP), insn.alu("add", 2, imm=-8),
     insn.alu("mov", 3, imm=8), insn.call_helper(HELPERS["probe_write_user"]))
 
-# A verifier that takes no offset from the immediate value comes to read r9, which was never written.
+# A verifier that does not take the offset from the immediate value gets to read r9, which was never written.
 _LONG_JUMP = (
     insn.alu("mov", 3, imm=1), insn.branch("jeq", 3, None, 0, "read"), insn.jump_long("over"), "read",
     insn.alu("mov", 2, 9), "over")
 
-# A number on the stack is loaded, found to be at most 8, loaded once more, and then the length of what
-# bpf_probe_read_kernel() fills: a verifier that knows both for one number lets it.
+# A number on the stack is loaded, found to be at most 8, loaded once more, and then used as the length for
+# bpf_probe_read_kernel(): a verifier that knows that both are the same number accepts it.
 _SPILLED = (
     insn.call_helper(HELPERS["get_smp_processor_id"]), insn.store(_FP, -8, 0, 8), insn.store_imm(_FP, -16, 0, 8),
     insn.load(1, _FP, -8, 8), insn.branch("jgt", 1, None, 8, "large"), insn.load(2, _FP, -8, 8),
@@ -76,11 +76,12 @@ def _encode(code: Sequence[Item]) -> bytes:
 
 
 class DeniedProbe(EnvironmentProblem):
-    """A call was denied as the policies of containers and security modules deny it: that tells of this process."""
+    """A call was denied the way policies of containers and security modules do: that says something about this process
+    only."""
 
 
 def _read_refusal(error: PrivilegeError | SyscallError, log: bytes | bytearray = b"") -> int:
-    """The number of an error; DeniedProbe for one that a policy may have given: the verifier would say something."""
+    """The errno of a refusal; DeniedProbe if a policy may have caused it: the verifier would have left a log."""
     from .syscalls import DENIED
 
     number = error.errno if isinstance(error, SyscallError) else errno.EPERM
@@ -90,7 +91,7 @@ def _read_refusal(error: PrivilegeError | SyscallError, log: bytes | bytearray =
 
 
 def can_load_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
-    """Whether the kernel accepts a program of ``code``, then ``return 0``; None if that could not be found out."""
+    """Whether the kernel accepts a program of ``code``, then ``return 0``; None if that could not be determined."""
     try:
         return _try_program(program, code, expected, attach)
     except DeniedProbe:
@@ -179,7 +180,7 @@ def _can_call_kfunc(host: Features, kfunc: int, program: str) -> bool | None:
         pass
     if not log[0]:
         return None
-    return b"R10=fp0" in log and b"is not allowed" not in log  # the first: it began to follow the program at all
+    return b"R10=fp0" in log and b"is not allowed" not in log  # the first says that it followed the program at all
 
 
 def _probe_tracing(function: str, expected: int, code: Sequence[Item] = ()) -> Probe:
@@ -190,8 +191,8 @@ def _probe_tracing(function: str, expected: int, code: Sequence[Item] = ()) -> P
 
 
 def _has_fentry(host: Features) -> bool | None:
-    """Attach a program to a function that only test runs call. aarch64 loads such programs from 6.0 on, but attaches
-    none before 6.4: its ftrace has no direct calls."""
+    """Attach a program to a function that only test runs call. aarch64 loads such programs from 6.0 on, but cannot
+    attach them before 6.4: its ftrace had no direct calls."""
     from . import syscalls
 
     target = host.ids.find_id("bpf_fentry_test1", codec.FUNC) if host.ids else 0
@@ -216,7 +217,7 @@ def _has_typed_arguments(host: Features) -> bool | None:
 
 
 def _has_missed_counts(host: Features) -> bool | None:
-    """struct bpf_link_info tells of a link how many calls were missed."""
+    """struct bpf_link_info says how many calls a link missed."""
     info = host.btf.find_struct("bpf_link_info") if host.btf else None
     if info is None:
         return None
@@ -225,18 +226,18 @@ def _has_missed_counts(host: Features) -> bool | None:
 
 
 def _has_compat_syscalls(host: Features) -> bool | None:
-    """Programs of 32 bits run too (CONFIG_IA32_EMULATION, CONFIG_COMPAT)."""
+    """32-bit processes run too (CONFIG_IA32_EMULATION, CONFIG_COMPAT)."""
     return bool(host.btf.find_id(this_arch().compat_function, codec.FUNC)) if host.btf else None
 
 
 def _has_uretprobe_func(host: Features) -> bool | None:
-    """bpf_get_func_ip() knows uprobes where struct bpf_trace_run_ctx says that it is one."""
+    """bpf_get_func_ip() works for uprobes where struct bpf_trace_run_ctx says that it is one."""
     context = host.btf.find_struct("bpf_trace_run_ctx") if host.btf else None
     return context.field("is_uprobe") is not None if context else None
 
 
 def _has_current_task_variable(host: Features) -> bool | None:
-    """Where that is known, and the CPU's number is no call (from Linux 6.10 on, as cookies of raw tracepoints)."""
+    """Where that is known, and the CPU's number needs no call (from Linux 6.10 on, as cookies of raw tracepoints)."""
     from . import syscalls
     from .current_task import make_locator
     from .locator import load_locator
@@ -327,7 +328,7 @@ class Features:
         self.btf = btf
         self.ids = btf if own else None  # the kernel can be asked for a type by its number only if it has types itself
         self._known: dict[str, bool] | None = None
-        self._denied: set[str] = set()  # what this process may not find out
+        self._denied: set[str] = set()  # what this process is not permitted to find out
 
     def __contains__(self, name: str) -> bool:
         return name in ROWS
@@ -341,7 +342,7 @@ class Features:
         return self.check_feature(name) or False
 
     def check_feature(self, name: str) -> bool | None:
-        """The same, None if it could not be found out. Raises KeyError for a name that is in no row."""
+        """The same; None if it could not be determined. Raises KeyError for a name that is in no row."""
         if name.startswith("helper_"):
             return self.has_helper(name.removeprefix("helper_"))
         if name.startswith("kfunc_"):
@@ -367,7 +368,7 @@ class Features:
         return known[name]
 
     def _is_denied(self) -> bool:
-        """Whether this process may not even do what every kernel can; else it is the kernel that denies more."""
+        """Whether this process is denied even what every kernel can do; if not, it is the kernel that lacks more."""
         try:
             return not (_probe_program("raw_tracepoint")(self) and _probe_map("array", 4, 8, 1)(self))
         except DeniedProbe:
@@ -378,8 +379,9 @@ class Features:
         return self.btf.enum_constant(f"BPF_FUNC_{name}") is not None if self.btf else None
 
     def has_kfunc(self, name: str, program: str = "") -> bool | None:
-        """Whether the kernel has this kfunc: its BTF tags them (pahole 1.26), an older one has but the function's name.
-        With ``program``, whether the verifier lets programs of that type call it: it says so before anything else."""
+        """Whether the kernel has this kfunc: its BTF tags them (pahole 1.26), an older one has only the function's
+        name. With ``program``, whether the verifier lets programs of that type call it: it says so before anything
+        else."""
         found = self.ids.find_id(name, codec.FUNC) if self.ids else 0
         if not self.ids or not found:
             return False
@@ -392,7 +394,7 @@ class Features:
     # the cache: a line "name 0" or "name 1" for each answer
 
     def _cache_name(self) -> str:
-        """The cache's name; "" if this boot has none that tells it from others."""
+        """The cache's name; "" if nothing distinguishes this boot from others."""
         try:
             with open("/proc/sys/kernel/random/boot_id", "rb") as file:
                 boot = file.read()

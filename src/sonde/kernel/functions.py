@@ -1,4 +1,4 @@
-"""Why a kernel function cannot be probed, and what can be in its place."""
+"""Why a kernel function cannot be probed, and what can be probed instead."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CLONES = {
 
 def function_obstacle(function: str, module: str, kind: str, symbols: KernelSymbols | None = None) -> tuple[str,
                                                                                                             list[str]]:
-    """(what is wrong with it, hints); ("", []) if the kernel's lists do not tell."""
+    """(what is wrong with it, hints); ("", []) if the kernel's lists do not say."""
     symbols = symbols or KernelSymbols()
     known = symbols.symbol_address(function)
     every = _all_traceable_functions()
@@ -54,7 +54,8 @@ def function_obstacle(function: str, module: str, kind: str, symbols: KernelSymb
 
 
 def _is_data(function: str, address: int, symbols: KernelSymbols) -> bool:
-    """By its letter, or by its place: on Linux 7.2 kallsyms has a T for the kernel's initialised data too."""
+    """Whether a symbol is data, by its letter or its address: on Linux 7.2 kallsyms has a T for initialised data
+    too."""
     low, high = symbols.symbol_address("_sdata"), symbols.symbol_address("_edata")
     return symbols.symbol_type(function) not in "tTwW" or low is not None and high is not None and low <= address < high
 
@@ -68,7 +69,7 @@ def _explain_untraceable(function: str, kind: str, symbols: KernelSymbols, every
 
 
 def section_obstacle(function: str, symbols: KernelSymbols | None = None) -> str:
-    """Why no function of the part of the kernel that this one is in can be probed; "" if it is in none of those."""
+    """Why no function in this one's part of the kernel can be probed; "" if it is in none of those parts."""
     symbols = symbols or KernelSymbols()
     address = symbols.symbol_address(function)
     for begin, end, why in _SECTIONS:
@@ -79,7 +80,8 @@ def section_obstacle(function: str, symbols: KernelSymbols | None = None) -> str
 
 
 def _explain_missing(function: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
-    """It has no code under its own name: say what there is of it, as far as kallsyms and debug information can."""
+    """For a function without code under its own name: what became of it, as far as kallsyms and debug information
+    tell."""
     clones = list(_clone_hints(function, symbols, every))
     copies = _inlined_copies(function)
     if copies is not None:
@@ -92,7 +94,7 @@ def _explain_missing(function: str, symbols: KernelSymbols, every: Functions) ->
 
 
 def _clone_hints(function: str, symbols: KernelSymbols, every: Functions) -> Iterator[str]:
-    """What the compiler made of a function."""
+    """Hints for what the compiler made of a function."""
     traceable = {name for _, name in every}
     for clone in symbols.symbol_clones(function)[:3]:
         meaning = ", ".join([text for word, text in _CLONES.items() if f".{word}" in clone[len(function):]])
@@ -101,7 +103,7 @@ def _clone_hints(function: str, symbols: KernelSymbols, every: Functions) -> Ite
 
 
 def _inlined_copies(function: str) -> Inlined | None:
-    """The function's copies by the kernel's own debug information, where that is installed."""
+    """The function's inlined copies by the kernel's own debug information, where that is installed."""
     from .foreign import files
 
     found = next((path for path in places.kernel_files() if os.path.exists(path)), None)
@@ -116,8 +118,8 @@ def _all_traceable_functions() -> Functions:
 
 
 def changed(btf: Btf) -> frozenset[str]:
-    """Functions of the kernel proper that its type information has and that are there as the compiler changed them only
-    (f.isra.0). They are the same at each start, so a file in the cache directory has them."""
+    """Functions of the kernel proper that BTF describes but that exist only as changed by the compiler (f.isra.0). They
+    are the same at each start, so a file in the cache directory keeps them."""
     machine = os.uname()
     file = f"changed-{crc32(f'{machine.release} {machine.version}'.encode()):08x}"
     cached = read_cache(file)
@@ -132,7 +134,8 @@ def changed(btf: Btf) -> frozenset[str]:
 
 
 def forbidden_functions() -> frozenset[str]:
-    """Functions in which no kprobe may be set: debugfs lists them, "0xaddr-0xaddr\tname". None if it cannot be read."""
+    """Functions in which kprobes are forbidden: debugfs lists them, "0xaddr-0xaddr\tname". None if it cannot be
+    read."""
     try:
         with open(_BLACKLIST, encoding="utf-8", errors="replace") as file:
             return frozenset([line.split()[1] for line in file if len(line.split()) == 2])

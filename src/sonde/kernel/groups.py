@@ -1,4 +1,4 @@
-"""Containers, pods and services by the id of the control group that a task is in."""
+"""Containers, pods and services by the id of a task's control group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _NOTHING = Described()
 
 
 class GroupIdentity(Value):
-    """What is known of a control group: what its path says, and what the container's runtime does (None: nothing)."""
+    """What is known about a control group: what its path says, and what the container's runtime says (None:
+    nothing)."""
 
     path: str
     belongs: Membership
@@ -35,23 +36,23 @@ class GroupIdentity(Value):
 
 
 class Groups:
-    """Names of control groups. They are looked for below /sys/fs/cgroup when they are asked for; :meth:`learn` is for
-    those that will be gone by then."""
+    """Names of control groups. They are looked up below /sys/fs/cgroup on demand; :meth:`learn` is for those that will
+    be gone by then."""
 
     def __init__(self, cgroups: Cgroups | None = None, files: ContainerFiles | None = None) -> None:
         self._cgroups = cgroups or Cgroups()
         self._files = files or ContainerFiles()
         self._places: Cache[int, GroupIdentity] = Cache(_KEPT)
-        self.catch_up: Callable[[], object] = int  # is called before a group is looked for that is not known
+        self.catch_up: Callable[[], object] = int  # is called before an unknown group is looked for
 
     def learn(self, group: int, path: str) -> None:
-        """A group was made, with this path: what its runtime says of it is read now."""
+        """Note that a group was made, with this path: what its runtime says about it is read now."""
         self._cgroups.learn(group, path)
         self.place_of(group)
 
     def name_of(self, kind: str, group: int) -> str:
         """The name of the container, pod or service; "" outside of any, and ``cgroup ID`` where the group's path could
-        not be seen. A container without a name is called by 12 digits of its id, a pod by its uid."""
+        not be seen. A container without a name goes by 12 digits of its id, a pod by its uid."""
         place = self.place_of(group)
         if place is None:
             return f"cgroup {group}"
@@ -86,8 +87,8 @@ class Groups:
     # of filters
 
     def is_in(self, kind: str, text: str, group: int) -> bool | None:
-        """Whether a group is a part of what is so called, with "" of anything of the kind; None while its runtime has
-        not said what it is called.
+        """Whether a group is part of the container, pod or service of that name, with "" of any at all; None while its
+        runtime has not named it.
 
         A container may be named by its id, or 12 digits of it or more, and a pod without its namespace, or by its uid.
         """
@@ -107,7 +108,7 @@ class Groups:
         return None if name is None else text in (name, name.partition("/")[2])
 
     def folders_of(self, kind: str, text: str) -> list[str]:
-        """The names of folders each of which is what is so called, by all that is known now."""
+        """The possible names of the folder of what has that name, by all that is known now."""
         if not text:
             return []
         if kind == "service":
@@ -123,7 +124,7 @@ class Groups:
         return [folder for folder in dict.fromkeys(found) if "/" not in folder]
 
     def all_groups(self) -> list[int]:
-        """The groups that there are now."""
+        """The groups that exist now."""
         return self._cgroups.all_ids()
 
 

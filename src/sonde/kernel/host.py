@@ -39,12 +39,12 @@ def _read_cpu_list(kind: str) -> list[int]:
 
 @cache
 def possible_cpus() -> int:
-    """How many slots per-CPU memory has: one more than the highest CPU number the kernel allows for."""
+    """How many slots per-CPU memory has: one more than the highest possible CPU number."""
     return _read_cpu_list("possible")[-1] + 1
 
 
 def online_cpus() -> list[int]:
-    """CPUs that run now."""
+    """CPUs that are online now."""
     return _read_cpu_list("online")
 
 
@@ -99,7 +99,7 @@ def syscall_numbers(arch: str) -> dict[str, int]:
 
 
 def syscall_number(name: str, arch: str) -> int | None:
-    """Number of a system call by its own name, or by the name that its tracepoints have (``newfstat``)."""
+    """Number of a system call by its own name, or by the name in its tracepoints (``newfstat``)."""
     table = syscall_numbers(arch)
     if name in table:
         return table[name]

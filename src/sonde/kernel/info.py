@@ -1,5 +1,5 @@
-"""``--info``: what this machine and its kernel offer, in the sections and by the names that bug reports and test suites
-of bpftrace have; rows of our own stand after them."""
+"""``--info``: what this machine and its kernel offer, with the sections and names that bpftrace's bug reports and test
+suites use; our own rows come after them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def info_rows(features: Features, version: str) -> list[Row]:
     rows = _system_rows(features) + _build_rows(version)
     rows += [("Kernel helpers", name, format_constant_answer(f"BPF_FUNC_{helper or name}"))
              for name, helper in HELPERS.items()]
-    # Kernels that have ring buffers, which Sonde needs, have these three.
+    # Kernels with ring buffers, which Sonde needs, have these three.
     rows += [("Kernel features", "Instruction limit", "1000000"), ("Kernel features", "Loop support", "yes"),
              ("Kernel features", "map batch", "yes"),
              ("Kernel features", "module btf", _format_answer(_has_module_btf())),

@@ -1,4 +1,4 @@
-"""The kernel's types, functions and raw tracepoints as BTF tells them: what all Worlds share."""
+"""The kernel's types, functions and raw tracepoints as BTF describes them: what all Worlds share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENUMS = (codec.ENUM, codec.ENUM64)
 
 
 def parse_c_integer(words: list[str]) -> Type | None:
-    """``unsigned long`` in any spelling; None if the words are not those of an integer type."""
+    """``unsigned long`` in any spelling; None if it is not an integer type."""
     if words in (["bool"], ["_Bool"]):
         return BOOL
     if not words or not _INT_WORDS.issuperset(words):
@@ -33,7 +33,7 @@ def parse_c_integer(words: list[str]) -> Type | None:
 
 
 class KernelTypes:
-    """Answers of a World that need BTF only. ``_open`` is called when the first of them is wanted."""
+    """Answers of a World that need BTF only; opened when the first of them is wanted."""
 
     def _open_btf(self) -> Btf | None:
         """The kernel's own BTF; None if there is none."""
@@ -113,11 +113,11 @@ class KernelTypes:
         return Struct(f"_rawtracepoint_{event}", 8 * len(fields), lambda: fields)
 
     def raw_tracepoint_params(self, event: str) -> tuple[Btf, list[tuple[str, int]]] | None:
-        """(name, type id) of the arguments, and the BTF whose ids these are.
+        """(name, type id) of the arguments, and the BTF that the ids belong to.
 
-        Names are in the functions ``__probestub_EVENT`` (Linux 6.4, include/linux/tracepoint.h) and
-        ``__traceiter_EVENT`` (5.10), whose first parameter is the callback's data; the typedef
-        ``btf_trace_EVENT`` has types only.
+        The names come from the functions ``__probestub_EVENT`` (Linux 6.4, include/linux/tracepoint.h) and
+        ``__traceiter_EVENT`` (5.10), whose first parameter is the callback's data; the typedef ``btf_trace_EVENT`` has
+        only types.
         """
         for _, btf in self._all_btfs():
             if not btf.find_id(f"btf_trace_{event}", codec.TYPEDEF):
@@ -140,11 +140,11 @@ class KernelTypes:
         return None
 
     def _program_function(self, number: int, name: str) -> KernelFunction | None:
-        """A function of a loaded BPF program: for those Worlds that have such."""
+        """A function of a loaded BPF program, in Worlds that have any."""
         return None
 
     def bpf_functions(self) -> list[tuple[int, str, bool]]:
-        """(program's number, function, whether it can be attached to) of loaded BPF programs."""
+        """(program id, function, whether it can be attached to) of loaded BPF programs."""
         return []
 
     def kernel_functions(self) -> list[tuple[str, str]]:
@@ -152,23 +152,23 @@ class KernelTypes:
         raise NotImplementedError
 
     def is_function_traceable(self, name: str) -> bool:
-        """Whether a function, of the kernel or a module, is among those."""
+        """Whether a function, of the kernel or a module, is one of those."""
         return any(known == name for _, known in self.kernel_functions())
 
     def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
-        """Whether the kernel loads programs for it; types do not tell."""
+        """Whether the kernel loads programs for it; types do not say."""
         return True
 
     def is_changed(self, name: str) -> bool:
-        """Whether a function is there as the compiler changed it only; types do not tell."""
+        """Whether a function exists only as changed by the compiler; types do not say."""
         return False
 
     def forbidden_functions(self) -> frozenset[str]:
-        """Functions in which no kprobe may be set; types do not tell."""
+        """Functions in which kprobes are forbidden; types do not say."""
         return frozenset()
 
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
-        """(why a function cannot be probed, hints); types do not tell more than that it is not there."""
+        """(why a function cannot be probed, hints); types only say whether it exists."""
         return "no such function", ["the kernel does not have it, or it is inlined wherever it is used"]
 
     def function_names(self) -> list[tuple[str, str]]:

@@ -21,10 +21,9 @@ Details = Callable[[LiveWorld, str], "list[str]"]
 class ListedKind(Record):
     """A probe kind.
 
-    ``candidates(world, target, pid)`` are all probes without the leading ``kind:``, where ``target`` is the
-    pattern's middle part ("" if it has none); ``details`` are the arguments of one. ``parts`` is how many
-    parts the pattern's rest needs: a shorter one gets ``*`` in front. ``usual`` kinds are listed when no
-    kind is asked for.
+    ``candidates(world, target, pid)`` are all probes without the leading ``kind:``, where ``target`` is the pattern's
+    middle part ("" if it has none); ``details`` are the arguments of one. ``parts`` is how many parts the rest of the
+    pattern needs: a shorter one gets ``*`` in front. ``usual`` kinds are listed when no kind is named.
     """
 
     name: str
@@ -40,7 +39,7 @@ class ListedKind(Record):
 
     @property
     def files(self) -> bool:
-        """The target means files, and the candidates are theirs: only names are left to match."""
+        """The target selects files, and the candidates are theirs: only names are left to match."""
         return ALL_KINDS[self.name].user
 
 
@@ -83,7 +82,7 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
 
 
 def _pattern_matcher(pattern: str) -> Callable[[str], object]:
-    """What a name must be like in which ``*`` stands for anything, as in attach points."""
+    """A matcher for names in which ``*`` stands for anything, as in attach points."""
     from re import DOTALL, compile, escape
     return compile(".*".join(map(escape, pattern.split("*"))), DOTALL).fullmatch
 
@@ -101,7 +100,7 @@ def _list_matching_probes(world: LiveWorld, kind: ListedKind, search: str, targe
     forbidden = world.forbidden_functions() if pattern else ()
     for name in kind.candidates(world, target, pid):
         line = f"{kind.name}:{name}"
-        if not match(line) or "\n" in line:  # a symbol's name can hold anything, but must not pass for two
+        if not match(line) or "\n" in line:  # a symbol's name may contain anything, but must not look like two lines
             continue
         function = name.rpartition(":")[2]
         if pattern and (function in forbidden or uapi.is_left_out(function)):
@@ -133,7 +132,7 @@ def _raw_tracepoint_params(world: LiveWorld, name: str) -> list[str]:
 
 
 def _list_kernel_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
-    """With their modules where the pattern asks for one."""
+    """Kernel functions, with their modules where the pattern asks for one."""
     return sorted({f"{module}:{name}" if target else name for module, name in world.kernel_functions()})
 
 
@@ -143,13 +142,13 @@ def _function_params(world: LiveWorld, name: str) -> list[str]:
 
 
 def _function_registers(world: LiveWorld, name: str) -> list[str]:
-    """The same without names, which kprobes do not know."""
+    """The same without names, which kprobes do not have."""
     found = world.function_params(name.rpartition(":")[2])
     return _format_declarations(found[0], [("", kind) for _, kind in found[1]]) if found else []
 
 
 def _list_typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
-    """Functions with a prototype, of those that can be traced where the kernel says which."""
+    """Functions with a prototype, limited to the traceable ones where the kernel says which."""
     if not world.has_feature("fentry"):
         return []
     if target.partition(":")[0] == "bpf":
@@ -190,7 +189,7 @@ def _format_declarations(btf: Btf, params: list[tuple[str, int]]) -> list[str]:
 
 
 def _list_user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
-    """``path:function`` of the files that the target means; all mapped ones of a process for ``*``."""
+    """``path:function`` of the files that the target selects; for ``*`` all that a process has mapped."""
     if not target and not pid:
         return []
     found: set[str] = set()
@@ -210,7 +209,7 @@ def _user_arguments(result: bool) -> Details:
 
 
 def _split_path(world: LiveWorld, name: str) -> tuple[str, str, str]:
-    """``path:function`` where the path may have colons of its own."""
+    """Split ``path:function``, where the path may have colons of its own."""
     path, _, symbol = name.rpartition(":")
     while "/" in path and not os.path.exists(path):
         path, _, more = path.rpartition(":")
@@ -226,7 +225,7 @@ def _list_usdt_probes(world: LiveWorld, target: str, pid: int) -> list[str]:
 
 
 def _usdt_arguments(world: LiveWorld, name: str) -> list[str]:
-    """``int32 arg0`` of the probe's first place."""
+    """``int32 arg0`` of the probe's first location."""
     path, provider, event = name.rsplit(":", 2)
     for probe in world.usdt_probes(path):
         if (probe.provider, probe.name) == (provider, event):
@@ -304,7 +303,7 @@ def _matching_types(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tup
 
 
 def missing_kind_hints(world: LiveWorld, pattern: str) -> list[str]:
-    """Hints for a kind of probe that this kernel does not have at all."""
+    """Hints for a kind of probe that this kernel lacks altogether."""
     kind = find_kind(pattern.partition(":")[0])
     if kind is None or not kind.twin or world.has_feature(kind.feature):
         return []

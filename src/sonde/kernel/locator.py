@@ -19,7 +19,7 @@ def load_locator(locator: Locator, table: syscalls.Fd) -> syscalls.Fd:
 
 
 def locate_current_tasks(locator: Locator | None, table: syscalls.Fd, cpus: int) -> None:
-    """Fill ``table``, a map of a power of two of u64s; 0 for CPUs of which it is not known, as they are offline."""
+    """Fill ``table``, a map of a power of two of u64s; 0 for CPUs whose address is not known, such as offline ones."""
     if locator is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""What processes map executable, told by the kernel as it happens: stacks of a process that has ended can be named.
+"""What processes map executable, reported by the kernel as it happens: stacks of a process that has ended can be named.
 
 A perf event that counts nothing reports each executable mapping (and fork) of every process since it was opened, into
 a ring per CPU; see perf_event_open(2), PERF_RECORD_MMAP2.
@@ -33,18 +33,18 @@ _MISC_BUILD_ID = 1 << 14  # of a MMAP2 record
 # itself; then protection and flags, and the name.
 _MMAP2_BODY = struct.Struct("=IIQQQB")
 _MMAP2_ID, _MMAP2_NAME, _MOST_ID = 36, 64, 20
-LOOK = 0.2        # s: at most so long for the processes that run at the start
-OPENING = 0.1     # s: at most so long, at each reading, for the files that processes elsewhere map
-_ELSEWHERE = 0  # as the kernel tells of processes that our PID namespace does not have: kernel/events/core.c
-REST, MOST_REST = 0.0005, 0.05  # s: how long a report that was read lets the next ones wait; and all of them together
-HALF = RING_BYTES // 256        # reports for which a ring has room, and as many again
-Report = tuple[int, int, int, bytes]  # its time, kind, misc, what else it has
-PROCESSES = 4096  # whose parents are remembered; the oldest go first
-_PROCESS = 200    # bytes that a process takes beside its mappings
+LOOK = 0.2        # s: the limit for the processes that run at the start
+OPENING = 0.1     # s: the limit, at each reading, for the files that processes elsewhere map
+_ELSEWHERE = 0  # the kernel's pid for processes outside of our PID namespace: kernel/events/core.c
+REST, MOST_REST = 0.0005, 0.05  # s: how long a report that was read delays the next ones; and all of them together
+HALF = RING_BYTES // 256        # reports that a ring has room for, and as many again
+Report = tuple[int, int, int, bytes]  # its time, kind, misc, the rest
+PROCESSES = 4096  # whose parents are remembered; the oldest are dropped first
+_PROCESS = 200    # bytes that a process takes besides its mappings
 
 
 class Watcher(Protocol):
-    """Who wants to know of mappings at once."""
+    """An object that wants to hear of mappings at once."""
 
     def add_mapping(self, pid: int, mapping: Mapping) -> None:
         """A process has mapped this."""
@@ -54,7 +54,7 @@ class Watcher(Protocol):
 
 
 class Unseen(Protocol):
-    """What a run's losses (runtime.losses) have of processes."""
+    """The part of a run's losses (runtime.losses) that concerns processes."""
 
     short: int
     unseen: int
@@ -64,10 +64,10 @@ class Unseen(Protocol):
 class MappingLog:
     """The executable mappings since :meth:`start`; keeps what it has read when it is closed.
 
-    ``lost`` counts reports that found a ring full, ``short`` the stacks that whoever asks could not unwind to their
-    end, ``early`` the Python stacks that were wanted of processes before they were known. ``changed`` is called with
-    the id of each process that is new, or that another program runs in: what was known of that number does not hold
-    any more. ``watchers`` are told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
+    ``lost`` counts reports that found a ring full, ``short`` the stacks that the caller could not unwind to their end,
+    ``early`` the Python stacks wanted of processes before they were known. ``changed`` is called with the id of each
+    process that is new, or that executes another program: what was known about that id is no longer valid. ``watchers``
+    are told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
     """
 
     def __init__(self, changed: Callable[[int], None] = lambda pid: None,
@@ -82,10 +82,10 @@ class MappingLog:
         self._waiting: list[Report] = []
         self._found: Cache[int, list[Mapping]] = Cache(memory)
         self._parents: dict[int, int] = {}
-        self._opening = 0.0  # the moment until which files are opened
-        self._roots: dict[int, str] = {}  # of processes, as they are at this reading
-        self.rest = 0.0  # s: for which reports can wait while nobody asks
-        self._read_at = 0.0  # the moment of the last reading
+        self._opening = 0.0  # the time until which files are opened
+        self._roots: dict[int, str] = {}  # of processes, as of this reading
+        self.rest = 0.0  # s that reports can wait while nobody asks
+        self._read_at = 0.0  # the time of the last reading
 
     def start(self) -> None:
         """Watch every process. Where the kernel does not let us, nothing is remembered."""
@@ -95,7 +95,7 @@ class MappingLog:
         self._read_existing_maps()
 
     def _open_rings(self, flags: int) -> bool:
-        """A ring for each CPU, of some 2000 mappings; we are woken at once, and by many more seldom than by few:
+        """A ring for each CPU, of some 2000 mappings; we are woken at once, but less often by many than by few:
         ``rest``."""
         try:
             for cpu in range(os.cpu_count() or 1):
@@ -106,23 +106,23 @@ class MappingLog:
         return bool(self._rings)
 
     def _read_existing_maps(self) -> None:
-        """Processes that are there already may end before anybody asks for them."""
+        """Read the maps of existing processes, which may end before anybody asks for them."""
         enough = time.monotonic() + LOOK
         for pid in sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True):
             if time.monotonic() > enough or self._found.size > self._found.most // 2:
-                return  # the youngest were first; the others are looked at when they are seen
+                return  # the youngest came first; the others are read when they are seen
             found = read_maps(pid, self._found.most // 8)
             if found:
                 self._found.put(pid, found, _PROCESS + sum([mapping.size for mapping in found]))
 
     @property
     def is_prompt(self) -> bool:
-        """Whether somebody has to be told as soon as there is something to read."""
+        """Whether a watcher has to be told as soon as there is something to read."""
         return bool(self._watchers)
 
     @property
     def fds(self) -> list[int]:
-        """To be polled: readable when there is much to read."""
+        """Descriptors to poll: readable when there is much to read."""
         return [ring.event.number for ring in self._rings]
 
     def close(self) -> None:
@@ -134,13 +134,13 @@ class MappingLog:
         self.drain_rings()
 
     def count_losses(self, losses: Unseen) -> None:
-        """Add to a run's losses (runtime.losses) what was not seen of processes."""
+        """Add what was not seen of processes to a run's losses (runtime.losses)."""
         losses.short += self.short
         losses.unseen += self.lost
         losses.early += self.early
 
     def find_mapping(self, pid: int, address: int) -> Mapping | None:
-        """The newest mapping that the process, or one that it was forked from, had at an address."""
+        """The newest mapping that the process, or an ancestor that it was forked from, had at an address."""
         self.drain_rings()
         seen = set()
         while pid not in seen:
@@ -153,7 +153,7 @@ class MappingLog:
 
     def drain_rings(self) -> None:
         """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings. What
-        is older than the newest report and came into one ring while another was read is there at a second reading; what
+        is older than the newest report and reached one ring while another was read is found by a second reading; what
         is newer waits for the next one."""
         for watcher in self._watchers:
             watcher.look_again()
@@ -171,7 +171,7 @@ class MappingLog:
             self._apply_record(kind, misc, body)
 
     def _fit_rest(self, reports: int) -> None:
-        """The more there were, the longer the next ones wait, but not until a ring is full."""
+        """Delay the next reports the longer, the more there were, but not until a ring is full."""
         now = time.monotonic()
         full = HALF * (now - self._read_at) / max(reports, 1)
         self.rest, self._read_at = min(REST * reports, MOST_REST, full), now
@@ -186,7 +186,7 @@ class MappingLog:
             if pid not in (parent, _ELSEWHERE):
                 self._parents.pop(pid, None)
                 self._parents[pid] = parent  # the youngest
-                self._found.drop(pid)  # the number was another process's
+                self._found.drop(pid)  # the id was another process's
                 self.changed(pid)
         elif kind == _RECORD_MMAP2:
             pid, _, start, length, offset, size = _MMAP2_BODY.unpack_from(body)
@@ -213,13 +213,13 @@ class MappingLog:
             self._found.put(pid, known, _PROCESS)
         known.append(mapping)
         self._found.grow(pid, mapping.size)
-        if self._found.size_of(pid) > self._found.most // 4:  # it maps and unmaps without end
+        if self._found.size_of(pid) > self._found.most // 4:  # it maps and unmaps all the time
             self._found.grow(pid, -sum([old.size for old in known[:len(known) // 2]]))
             del known[:len(known) // 2]
 
     def _openable(self, pid: int, name: str, build_id: str) -> str:
-        """Where the file can be opened from here: in the process's root while there is one. What cannot be read there
-        is not looked for in ours, where another file may have its name."""
+        """The path by which the file can be opened from here: in the process's root while it exists. What cannot be
+        read there is not looked for in our root, where another file may have that name."""
         root = self._roots.get(pid)
         if root is None:
             root = self._roots[pid] = binaries.process_root(pid)
@@ -228,7 +228,7 @@ class MappingLog:
                 mapped.hold_file(name, build_id)
             return name
         if time.monotonic() < self._opening:
-            try:  # the way there ends with the process: the file is opened now
+            try:  # the path ends with the process: the file is opened now
                 return files.open_elf(root + name).path
             except EnvironmentProblem:
                 pass

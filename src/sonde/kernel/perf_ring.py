@@ -1,4 +1,4 @@
-"""What a perf event writes down, read from the memory that the kernel shares: perf_event_open(2), "MMAP layout"."""
+"""A perf event's records, read from the memory that the kernel shares: perf_event_open(2), "MMAP layout"."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from . import syscalls
 RING_BYTES = 1 << 18  # a power of two
 SAMPLE_IP = 1 << 0    # bit of perf_event_attr.sample_type
 RECORD_LOST, RECORD_SAMPLE = 2, 9
-_HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head and data_tail, which is after it
+_HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head, and data_tail after it
 _PLACES = struct.Struct("=QQ")
 _HEADER = struct.Struct("=IHH")
 
 
 class PerfRing:
-    """One event's ring. Whoever opens it closes it; a record that finds it full is lost, which RECORD_LOST tells."""
+    """One event's ring. Whoever opens it closes it; a record that finds it full is lost, which RECORD_LOST reports."""
 
     def __init__(self, event: syscalls.Fd) -> None:
         self.event = event
@@ -42,14 +42,14 @@ class PerfRing:
         self._memory[_TAIL:_TAIL + 8] = head.to_bytes(8, "little")
 
     def _read_bytes(self, at: int, size: int) -> bytes:
-        """A stretch of the ring, which may run over its end."""
+        """A part of the ring, which may wrap around its end."""
         at %= RING_BYTES
         first = min(size, RING_BYTES - at)
         start = mmap.PAGESIZE
         return bytes(self._memory[start + at:start + at + first]) + bytes(self._memory[start:start + size - first])
 
     def close(self) -> None:
-        """Give the memory and the event back."""
+        """Release the memory and the event."""
         self._memory.close()
         self.event.close()
 
@@ -74,7 +74,7 @@ class Sampler:
             raise
 
     def drain_rings(self) -> None:
-        """Take in what has come; to be called a few times a second."""
+        """Take in new samples; to be called a few times a second."""
         for ring in self._rings:
             for kind, _, body in ring.drain_records():
                 if kind == RECORD_SAMPLE:

@@ -1,18 +1,18 @@
-"""Where on this machine things are looked for; the command line may name other places."""
+"""Where things are looked for on this machine; the command line may name other places."""
 
 from __future__ import annotations
 
 from ..errors import UsageError
 
-OWN_BTF = "/sys/kernel/btf/vmlinux"  # the kernel's own types, where it shows them
+OWN_BTF = "/sys/kernel/btf/vmlinux"  # the kernel's own types, where it exposes them
 debug_directories = ["/usr/lib/debug"]  # of separate debug files, the first one first
 debuginfod_urls: str | None = None  # servers that are asked for debug files; None: those of the environment
-traceable_functions = ""  # a file with functions, as in available_filter_functions, that is read instead of that one
-kernel_btf = ""  # a file with the types of the running kernel, if it shows none of its own
+traceable_functions = ""  # a file of functions, read instead of available_filter_functions
+kernel_btf = ""  # a file with the types of the running kernel, if it exposes none
 
 
 def debuginfod_servers() -> list[str]:
-    """URLs of the servers that are asked for debug files; [] unless somebody has configured any."""
+    """URLs of the servers that are asked for debug files; [] unless some are configured."""
     if debuginfod_urls is None:
         import os
         found = os.environ.get("DEBUGINFOD_URLS", "")
@@ -22,7 +22,7 @@ def debuginfod_servers() -> list[str]:
 
 
 def set_debuginfod_servers(urls: str) -> None:
-    """Ask these servers, divided by spaces, and not those of the environment; "" for none."""
+    """Ask these servers, separated by spaces, and not those of the environment; "" for none."""
     global debuginfod_urls
     words = urls.split()
     for word in words:
@@ -32,7 +32,7 @@ def set_debuginfod_servers(urls: str) -> None:
 
 
 def kernel_files() -> list[str]:
-    """Where the running kernel may lie as an ELF file, with its symbols or debug information."""
+    """Where the running kernel may be as an ELF file, with its symbols or debug information."""
     import os
     release = os.uname().release
     return [f"/boot/vmlinux-{release}", f"/lib/modules/{release}/vmlinux-{release}",
@@ -43,8 +43,8 @@ def kernel_files() -> list[str]:
 
 
 def set_search_places(debug: str, traceable: str, btf: str = "") -> None:
-    """Debug files in these directories first (divided by colons); the functions that can be traced in this file, the
-    kernel's types in that one."""
+    """Look for debug files in these directories first (separated by colons), for traceable functions in this file, and
+    for the kernel's types in that one."""
     global traceable_functions, kernel_btf
     kernel_btf = btf
     debug_directories[:0] = [name.rstrip("/") or "/" for name in debug.split(":") if name]

@@ -1,4 +1,4 @@
-"""What /proc, /etc/passwd and cgroupfs know of processes, users and control groups."""
+"""What /proc, /etc/passwd and cgroupfs know about processes, users and control groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def user_name(uid: int) -> str:
 # ---- control groups: the id of one is the inode number of its directory (kernfs, since Linux 5.5 on 64 bits)
 
 def _mount_points(kind: str) -> list[str]:
-    """Mount points of one file system type, in order of mounting."""
+    """Mount points of a file system type, in order of mounting."""
     found = []
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
@@ -56,7 +56,7 @@ def cgroup2_mount_point() -> str | None:
 
 
 def available_memory() -> int:
-    """Bytes that this process could have: the machine's memory, or the least limit of its control groups (v2)."""
+    """Memory available to this process in bytes: the machine's, or the lowest limit of its control groups (v2)."""
     least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     mount, group = cgroup2_mount_point(), _own_cgroup2()
     while mount and group.strip("/"):
@@ -84,8 +84,8 @@ def _read_line(path: str) -> str:
 
 
 def cgroup_id(path: str) -> int | None:
-    """Id of a cgroup directory, given as a path in the file system or within the hierarchy (``/system.slice``). Of
-    version 2 only: numbers of other folders mean nothing to programs."""
+    """Id of a cgroup directory, given as a path in the file system or within the hierarchy (``/system.slice``). Version
+    2 only: inode numbers of other folders mean nothing to programs."""
     mount = cgroup2_mount_point()
     if not mount:
         return None
@@ -99,8 +99,8 @@ def cgroup_id(path: str) -> int | None:
     return None
 
 
-_MOST_CGROUPS = 4 << 20  # bytes of what is known of them
-_CGROUP = 400            # of one, beside its path
+_MOST_CGROUPS = 4 << 20  # bytes of what is remembered of them
+_CGROUP = 400            # of one, besides its path
 
 
 class Cgroups:
@@ -115,7 +115,7 @@ class Cgroups:
     def cgroup_paths(self, number: int, pattern: str = "*") -> list[tuple[str, str]]:
         """(hierarchy, path) of a cgroup id, where ``pattern`` matches the hierarchy (always ``unified``).
 
-        A cgroup that is gone, or was never visible from here, has none.
+        There is none for a cgroup that is gone, or was never visible from here.
         """
         found = self._known.get(number)
         if found is None:
@@ -128,11 +128,11 @@ class Cgroups:
         return [pair for pair in found if fnmatchcase(pair[0], pattern)]
 
     def learn(self, number: int, path: str) -> None:
-        """A cgroup was made, with this path."""
+        """Note that a cgroup was made, with this path."""
         self._known.put(number, [("unified", path)], _CGROUP + 2 * len(path))
 
     def all_ids(self) -> list[int]:
-        """Every cgroup that can be seen now."""
+        """The ids of all cgroups visible now."""
         found = []
         for number, path in _walk_hierarchy():
             self.learn(number, path)
@@ -140,7 +140,7 @@ class Cgroups:
         return found
 
     def _scan_hierarchy(self, wanted: int) -> list[tuple[str, str]]:
-        """Look at all of them; the paths of the one that is wanted."""
+        """Scan all of them; the paths of the requested one."""
         found = list[tuple[str, str]]()
         for number, path in _walk_hierarchy():
             self.learn(number, path)
@@ -149,7 +149,7 @@ class Cgroups:
 
 
 def _walk_hierarchy() -> Iterator[tuple[int, str]]:
-    """(id, path) of every cgroup (v2) that can be seen."""
+    """(id, path) of every visible cgroup (v2)."""
     mount = cgroup2_mount_point()
     for directory, _, _ in os.walk(mount) if mount is not None else ():
         try:

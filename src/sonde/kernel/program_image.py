@@ -1,5 +1,5 @@
-"""The machine code of a loaded BPF program, and which lines of source it came from: BPF_OBJ_GET_INFO_BY_FD tells both
-to whoever may see kernel addresses (bpf_prog_get_info_by_fd() in kernel/bpf/syscall.c)."""
+"""The machine code of a loaded BPF program, and the source lines it came from: BPF_OBJ_GET_INFO_BY_FD returns both to
+whoever may see kernel addresses (bpf_prog_get_info_by_fd() in kernel/bpf/syscall.c)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..errors import SyscallError
 from ..record import Record
 from . import syscalls
 
-_SIZE = 232  # of struct bpf_prog_info, as far as we know it
-# Offsets in it: a count and the pointer to so many records.
+_SIZE = 232  # of struct bpf_prog_info, as far as it is known here
+# Offsets in it: a count, and the pointer to that many records.
 _CODE, _ADDRESSES, _LENGTHS = (16, 24), (104, 112), (108, 120)
 _LINES, _PLACES = (148, 152), (168, 160)
 _BTF, _LINE_SIZE, _PLACE_SIZE = 128, 172, 176
@@ -19,7 +19,7 @@ _LINE, _PLACE = 16, 8  # bytes of struct bpf_line_info, and of a native address
 
 
 class Code(Record):
-    """One function of a program: where its machine code lies, and what it is."""
+    """One function of a program: the address of its machine code, and the code."""
 
     address: int
     code: bytes
@@ -32,7 +32,7 @@ class Image(Record):
     lines: list[tuple[int, str]]
 
     def line_at(self, address: int) -> str:
-        """The source line that an instruction belongs to; "" if the program was loaded without."""
+        """The source line that an instruction belongs to; "" if the program was loaded without line information."""
         at = bisect_right(self.lines, address, key=lambda line: line[0]) - 1
         return self.lines[at][1] if at >= 0 else ""
 
@@ -64,7 +64,7 @@ def read_program_image(number: int) -> Image | None:
 
 
 def _name_lines(lines: bytearray, places: bytearray, btf: int) -> list[tuple[int, str]]:
-    """The texts of the lines are strings of the program's BTF."""
+    """The text of the lines, which are strings in the program's BTF."""
     if not places or not btf:
         return []
     try:

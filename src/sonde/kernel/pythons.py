@@ -12,24 +12,25 @@ from .foreign import files
 from .foreign.opening import Stamp
 from .user_symbols import Mapping
 
-_NAMES = ("python", "libpython")  # how the names of files that may hold CPython begin: libpython3.12.so.1.0
+_NAMES = ("python", "libpython")  # how the names of files that may contain CPython begin: libpython3.12.so.1.0
 
 
 def may_hold_python(name: str) -> bool:
-    """Whether a mapped file's name is one that CPython's files have."""
+    """Whether a mapped file may be CPython's, by its name."""
     return name.rpartition("/")[2].startswith(_NAMES)
 
 
 class Interpreters:
-    """What is known of the interpreters in files, each read once."""
+    """The interpreters in files, each read once."""
 
     def __init__(self) -> None:
         self._known: dict[Stamp, tuple[dict[str, int], int, int] | None] = {}
 
     def find_image(self, pid: int, mapping: Mapping) -> bytes | None:
-        """What programs have to know of the interpreter in a mapped file (:mod:`sonde.cpython`); None if there is none.
+        """What programs need to know about the interpreter in a mapped file (:mod:`sonde.cpython`); None if there is
+        none.
 
-        EnvironmentProblem if there is one that is not known, or the file cannot be read.
+        EnvironmentProblem if its version is not supported, or the file cannot be read.
         """
         file = _open_mapped(pid, mapping)
         found, base = self._find_interpreter(file), file.offset_to_address(mapping.offset)
@@ -40,13 +41,13 @@ class Interpreters:
         return cpython.pack_image(offsets, runtime + bias, code_type + bias)
 
     def read_installed(self) -> None:
-        """Read those that a command's name leads to: their processes are then known as soon as they begin."""
+        """Read those that a command name resolves to: their processes are then known as soon as they start."""
         for folder in filter(None, os.environ.get("PATH", "").split(os.pathsep)):
             for path in glob(f"{glob_escape(folder)}/python3*") + glob(f"{glob_escape(folder)}/../lib/libpython3*.so*"):
                 try:
                     self._find_interpreter(files.open_elf(os.path.realpath(path)))
                 except EnvironmentProblem:
-                    continue  # it is said when a process runs it
+                    continue  # reported when a process runs it
 
     def _find_interpreter(self, file: files.ElfFile) -> tuple[dict[str, int], int, int] | None:
         if file.stamp not in self._known:
@@ -60,12 +61,13 @@ class Interpreters:
 def _open_mapped(pid: int, mapping: Mapping) -> files.ElfFile:
     try:
         return files.open_elf(mapping.path)
-    except EnvironmentProblem:  # no path leads there from here: from another root, say
+    except EnvironmentProblem:  # no path leads there from here: it is in another root, say
         return files.open_elf(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}")
 
 
 def read_image_key(pid: int) -> bytes:
-    """What tells the program that a process runs from all others (see :mod:`sonde.cpython`); OSError if it is gone."""
+    """What distinguishes the program that a process runs from all others (see :mod:`sonde.cpython`); OSError if it is
+    gone."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     return cpython.IMAGE_KEY.pack(*[int(field) for field in fields[23:26]])

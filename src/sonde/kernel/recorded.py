@@ -1,5 +1,5 @@
-"""Worlds from files: what one kernel once answered (tests compile against that, anywhere and without root), and
-what a kernel's BTF alone tells (``sonde check --btf FILE``).
+"""Worlds from files: what some kernel once answered (tests compile against that, anywhere and without root), and what a
+kernel's BTF alone says (``sonde check --btf FILE``).
 
 The file of a RecordedWorld is zlib-compressed JSON::
 
@@ -8,7 +8,7 @@ The file of a RecordedWorld is zlib-compressed JSON::
     btf                      base64 of a BTF blob
     tracepoints              "category:event" → text of the format file
     symbols                  kernel symbol → address
-    functions                [[module, function], ...] that could be traced
+    functions                [[module, function], ...], the traceable ones
     binaries                 path → {"names": [...], "functions": [[name, address, offset, size], ...],
                              "objects": {name: [address, size]}}
 """
@@ -53,7 +53,7 @@ class RecordedWorld(KernelTypes):
         return parse_btf(a2b_base64(self._data["btf"]))
 
     def has_feature(self, name: str) -> bool:
-        """As recorded; of helpers and kfuncs what was not is known from BTF, anything else is absent."""
+        """As recorded; helpers and kfuncs that were not are looked up in BTF, anything else is absent."""
         if name.startswith("kfunc_") and name not in self._features:
             return self.kfunc_id(name.removeprefix("kfunc_")) != 0
         if name.startswith("helper_") and name not in self._features:
@@ -74,7 +74,7 @@ class RecordedWorld(KernelTypes):
         return host.syscall_number(name, self.arch)
 
     def kernel_functions(self) -> list[tuple[str, str]]:
-        """The recorded ones, if the feature kprobes is set."""
+        """The recorded functions, if the feature kprobes is set."""
         return [(module, name) for module, name in self._data["functions"]] if self.has_feature("kprobes") else []
 
     def kernel_symbol(self, name: str) -> int | None:
@@ -138,7 +138,7 @@ class RecordedWorld(KernelTypes):
         return None
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
-        """As they are recorded."""
+        """The names as recorded."""
         return names
 
     def file_problem(self, path: str) -> str:
@@ -157,8 +157,8 @@ class RecordedWorld(KernelTypes):
 class BtfWorld(KernelTypes, UserSide):
     """A kernel that is known by its BTF file: enough to check scripts for it.
 
-    Its tracepoints are taken from the structs ``trace_event_raw_*``. BTF does not tell their categories,
-    so any is believed. Feature tests that need a program are answered by what BTF implies.
+    Its tracepoints are taken from the structs ``trace_event_raw_*``. BTF does not have their categories, so any is
+    accepted. Features that are tested by loading a program are derived from BTF.
     """
 
     pid_namespace = False
@@ -170,7 +170,7 @@ class BtfWorld(KernelTypes, UserSide):
         self.arch: str = arch or self._named_arch() or os.uname().machine
 
     def _named_arch(self) -> str:
-        """The architecture that the kernel's functions behind system calls bear in their names, else ""."""
+        """The architecture in the names of the kernel's system call functions, else ""."""
         return next((row.name for row in ARCHES.values()
                      if self.btf and self.btf.find_id(f"{row.syscall_prefix}getpid", codec.FUNC)), "")
 
@@ -178,7 +178,7 @@ class BtfWorld(KernelTypes, UserSide):
         return open_file(self._path)
 
     def has_feature(self, name: str) -> bool:
-        """What the presence of helpers and types implies; kprobes are assumed, for BTF cannot tell."""
+        """What the presence of helpers and types implies; kprobes are assumed, since BTF cannot tell."""
         btf = self.btf
         if name.startswith("kfunc_"):
             return self.kfunc_id(name.removeprefix("kfunc_").partition("@")[0]) != 0
@@ -194,20 +194,20 @@ class BtfWorld(KernelTypes, UserSide):
         return name.startswith("rdonly_cast") and bool(btf.find_id("bpf_rdonly_cast", codec.FUNC))
 
     def tracepoints(self) -> list[tuple[str, str]]:
-        """(category, event): the category is what it is here, and else guessed from the event's first word."""
+        """(category, event): the category is that of this machine, otherwise guessed from the event's first word."""
         return [(self._event_categories.get(event) or event.partition("_")[0], event)
                 for _, event in self.raw_tracepoints()]
 
     @cached_property
     def _event_categories(self) -> dict[str, str]:
-        """Event → category, as far as this machine can tell."""
+        """Event → category, as far as this machine has them."""
         try:
             return {event: category for category, event in tracefs.available_events(tracefs.find_tracefs(mount=False))}
         except EnvironmentProblem:
             return {}
 
     def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
-        """The format of the event's class; system calls, which are the same everywhere, from this machine."""
+        """The format of the event's class; for system calls, which are the same everywhere, this machine's."""
         if category == "syscalls":
             try:
                 text = tracefs.read_format(tracefs.find_tracefs(mount=False), category, event)
@@ -223,8 +223,8 @@ class BtfWorld(KernelTypes, UserSide):
 
     def _event_record(self, event: str) -> Struct | None:
         """The record of an event. Events of one class share it; those classes are recognised by their
-        ``perf_trace_CLASS`` function, which has the event's own parameters, and, of several, by the fields that the
-        event has on this machine, or by the name."""
+        ``perf_trace_CLASS`` function, which has the event's own parameters, and, of several, by the event's fields on
+        this machine, or by its name."""
         own = self.find_struct(f"trace_event_raw_{event}")
         params = self.raw_tracepoint_params(event)
         if own or params is None:
@@ -249,7 +249,7 @@ class BtfWorld(KernelTypes, UserSide):
 
     @cached_property
     def _event_classes(self) -> dict[tuple[int, ...], list[str]]:
-        """Classes of events by the types of their parameters."""
+        """Event classes by the types of their parameters."""
         found: dict[tuple[int, ...], list[str]] = {}
         for name, number in self.btf.named_types(codec.FUNC) if self.btf else ():
             if name.startswith("perf_trace_") and self.btf:
@@ -266,18 +266,18 @@ class BtfWorld(KernelTypes, UserSide):
         return [(module, name) for module, btf in self._all_btfs() for name, _ in btf.named_types(codec.FUNC)]
 
     def kernel_symbol(self, name: str) -> int | None:
-        """Addresses are not in BTF; a known function gets 1, which is enough to check with."""
+        """Addresses are not in BTF; a known function gets 1, which is enough for checking."""
         return 1 if self.btf and self.btf.find_id(name, codec.FUNC, codec.VAR) else None
 
 
 def _field_similarity(record: Struct, fields: set[str]) -> float:
-    """How many of the fields of either both have: 0 to 1."""
+    """The share of fields that both have: 0 to 1."""
     own = {field.name.removeprefix("__data_loc_") for field in record.fields} - {"ent", "__data"}
     return len(own & fields) / len(own | fields)
 
 
 def _common_prefix_length(a: str, b: str) -> int:
-    """Length of the common beginning of two names."""
+    """Length of the common prefix of two names."""
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 

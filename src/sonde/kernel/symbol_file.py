@@ -1,4 +1,5 @@
-"""Functions of a file as a small ELF file of their own: what the store of symbols has, and any other tool can read."""
+"""Functions of a file as a small ELF file of their own: the format of the symbol store, which any other tool can
+read."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
     from ..spec import UserFunction
 
-ORIGIN = ".sonde.origin"  # the section with the path of the file that the symbols were taken from
+ORIGIN = ".sonde.origin"  # the section with the path of the file that the symbols came from
 _PT_LOAD, _PT_NOTE = 1, 4
 _PROGBITS, _SYMTAB, _STRTAB, _NOTE, _NOBITS = 1, 2, 3, 7, 8
 _ALLOCATED_CODE = 2 | 4   # SHF_ALLOC, SHF_EXECINSTR

@@ -1,4 +1,4 @@
-"""Symbols on their way to another machine: a ZIP archive of symbol files, each called by its build id."""
+"""Symbols on their way to another machine: a ZIP archive of symbol files, each named by its build id."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def write_pack(path: str, build_ids: list[str]) -> int:
 
 
 def use_pack(path: str) -> tuple[int, list[str]]:
-    """Take a pack's symbols into the store: how many there were, and what is wrong with the others. They are written
-    anew, by what the reader says of them. EnvironmentProblem if the file is no pack."""
+    """Take a pack's symbols into the store: how many there were, and what is wrong with the others. They are rewritten
+    from what the reader says about them. EnvironmentProblem if the file is no pack."""
     taken, problems = 0, []
     pack = ForeignFile(path, open_regular(path))
     try:

@@ -1,7 +1,7 @@
-"""Symbols by build id, in the user's cache directory: files that are gone, or have none themselves, are named by them.
+"""Symbols by build id, in the user's cache directory: they name functions of files that are gone, or have no symbols.
 
-What lies there are small ELF files (symbol_file), written by Sonde and read by the reader of foreign files. Debug files
-that a debuginfod server has given (debuginfod) lie beside them.
+It contains small ELF files (symbol_file), written by Sonde and read by the reader of foreign files, and the debug files
+fetched from a debuginfod server (debuginfod).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from .foreign.files import ElfFile
 
 SYMBOLS, DEBUG = "symbols-", "debuginfo-"
-MOST_FILES, MOST_BYTES = 1024, 256 << 20          # of the store; what was used longest ago goes first
+MOST_FILES, MOST_BYTES = 1024, 256 << 20          # of the store; the least recently used is removed first
 MOST_DEBUG_FILES, MOST_DEBUG_BYTES = 64, 1 << 30  # of debug files
 
 
 class Entry(Record):
-    """``used``: when it was used last, in seconds since 1970."""
+    """``used``: when it was last used, in seconds since 1970."""
 
     build_id: str
     size: int
@@ -34,7 +34,7 @@ def open_symbols(build_id: bytes) -> int:
 
 
 def open_debug_file(build_id: bytes) -> int:
-    """The same of a debug file."""
+    """The same for a debug file."""
     return _open(DEBUG, build_id)
 
 
@@ -49,8 +49,8 @@ def _open(prefix: str, build_id: bytes) -> int:
 
 
 def keep_symbols(file: ElfFile, origin: str) -> bool:
-    """Take a file's functions into the store, unless they are there; False if they cannot be. EnvironmentProblem if the
-    file cannot be read."""
+    """Put a file's functions into the store, unless they are there already; False if that fails. EnvironmentProblem if
+    the file cannot be read."""
     if len(file.build_id) < 8:
         return False
     descriptor = cache.open_cached(SYMBOLS + file.build_id.hex())
@@ -62,7 +62,7 @@ def keep_symbols(file: ElfFile, origin: str) -> bool:
 
 
 def put_symbols(build_id: bytes, contents: bytes) -> bool:
-    """Store a symbol file; what was used longest ago makes room. False if that cannot be."""
+    """Store a symbol file; the least recently used make room. False if that fails."""
     if not cache.write_cache(SYMBOLS + build_id.hex(), [contents]):
         return False
     cache.thin_cache(SYMBOLS, MOST_FILES, MOST_BYTES)
@@ -70,7 +70,7 @@ def put_symbols(build_id: bytes, contents: bytes) -> bool:
 
 
 def put_debug_file(build_id: bytes, parts: Iterable[bytes]) -> bool:
-    """The same of a debug file; False also if ``parts`` raises OSError."""
+    """The same for a debug file; False also if ``parts`` raises OSError."""
     if not cache.write_cache(DEBUG + build_id.hex(), parts):
         return False
     cache.thin_cache(DEBUG, MOST_DEBUG_FILES, MOST_DEBUG_BYTES)
@@ -89,7 +89,7 @@ def drop_symbols(build_id: str) -> bool:
 
 
 def list_symbols(prefix: str = SYMBOLS) -> list[Entry]:
-    """What there is, used last first."""
+    """The entries, most recently used first."""
     found = [(name.removeprefix(prefix), size, used) for name, size, used in cache.list_cached(prefix)]
     return [Entry(digits, size, used) for digits, size, used in found
             if digits and len(digits) % 2 == 0 and not set(digits) - set("0123456789abcdef")]

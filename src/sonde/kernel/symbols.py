@@ -1,4 +1,4 @@
-"""Addresses and names of the kernel: kallsyms, and what ftrace can probe."""
+"""Addresses and names in the kernel: kallsyms, and what ftrace can probe."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from bisect import bisect_right
 from ..record import Value
 from . import places
 
-_FAR = 1 << 24  # a symbol this far below an address has nothing to do with it
-_FEW = 50  # addresses that are looked for one by one, before there is an index
+_FAR = 1 << 24  # a symbol this far below an address is unrelated
+_FEW = 50  # addresses that are looked up one by one, before an index is built
 _REMEMBERED = 1 << 16  # addresses whose symbols are remembered
 
 
@@ -22,7 +22,7 @@ class KernelSymbol(Value):
 
 
 class KernelSymbols:
-    """/proc/kallsyms, read when first asked. An unreadable or zeroed one has no answers (see ``restricted``)."""
+    """/proc/kallsyms, read on first use. One that is unreadable or zeroed has no answers (see ``restricted``)."""
 
     def __init__(self, path: str = "/proc/kallsyms") -> None:
         self._path = path
@@ -52,12 +52,12 @@ class KernelSymbols:
         return int(self._kallsyms_text()[at - 18:at - 2], 16) if at >= 0 else None
 
     def symbol_type(self, name: str) -> str:
-        """The letter by which nm tells what a symbol is, "t" or "T" for a function; "" if there is none."""
+        """The letter of a symbol's type as in nm, "t" or "T" for a function; "" if there is none."""
         at = self._find_name(name)
         return chr(self._kallsyms_text()[at - 1]) if at >= 0 else ""
 
     def symbol_clones(self, name: str) -> list[str]:
-        """``name.isra.0`` and the like: what the compiler made of a function."""
+        """The symbols that the compiler made of a function: ``name.isra.0`` and the like."""
         found, text, start = [], self._kallsyms_text(), 0
         while (at := text.find(f" {name}.".encode(), start)) >= 0:
             start = text.find(b"\n", at)
@@ -67,12 +67,12 @@ class KernelSymbols:
         return list(dict.fromkeys(found))
 
     def _find_name(self, name: str) -> int:
-        """Where a symbol's name begins in the text, less one; -1 if it is not there."""
+        """The offset of a symbol's name in the text, less one; -1 if it is not there."""
         places = (self._kallsyms_text().find(b" " + name.encode() + end) for end in (b"\n", b"\t"))
         return next((at for at in places if at >= 0), -1)
 
     def lookup(self, address: int) -> KernelSymbol | None:
-        """The symbol that holds an address; None if it is not the kernel's."""
+        """The symbol that contains an address; None if it is not the kernel's."""
         if address not in self._cache:
             if len(self._cache) >= _REMEMBERED:
                 self._cache.clear()
@@ -91,13 +91,13 @@ class KernelSymbols:
         return self._symbol(self._lines[at], address)
 
     def _start(self, address: int) -> KernelSymbol | None:
-        """The symbol that begins at an address. Functions that are probed do; to look for a few of those takes a
-        hundredth of the time that the index takes."""
+        """The symbol that begins at an address. Probed functions do; looking up a few of them takes a hundredth of the
+        time for the index."""
         at = self._kallsyms_text().find(b"\n%016x " % address) if address else -1
         return self._symbol(at + 1, address) if at >= 0 else None
 
     def _symbol(self, start: int, address: int) -> KernelSymbol:
-        """The symbol whose line starts there, and how far behind its beginning the address is."""
+        """The symbol whose line starts there, with the address's offset into it."""
         line = self._line_at(start)
         name, _, module = line[19:].partition("\t")
         return KernelSymbol(name, address - int(line[:16], 16), module.strip("[]"))
@@ -113,7 +113,7 @@ class KernelSymbols:
         return self._addresses
 
     def _build_index(self) -> array[int]:
-        """Addresses ascending, and into ``_lines`` where their lines start."""
+        """Build the index: addresses ascending, and in ``_lines`` where their lines start."""
         addresses, lines, text = array("Q"), array("I"), b"" if self.restricted else self._kallsyms_text()
         start, ordered, last = 0, True, 0
         while (end := text.find(b"\n", start)) >= 0:
@@ -134,7 +134,7 @@ class KernelSymbols:
 def traceable_functions(root: str) -> list[tuple[str, str]]:
     """(module, function) of every function that ftrace can probe; "vmlinux" is the kernel proper.
 
-    [] where the kernel does not say: without the function tracer, or locked down.
+    [] if the kernel does not say: it has no function tracer, or is locked down.
     """
     try:
         with open(_function_list_path(root), encoding="utf-8", errors="replace") as file:
@@ -150,7 +150,7 @@ def traceable_functions(root: str) -> list[tuple[str, str]]:
 
 
 def read_function_list(root: str) -> bytes:
-    """The text that lists those, for ``count_functions``: a tenth of the time that making the list takes."""
+    """The text that lists them, for ``count_functions``: a tenth of the time for making the list."""
     try:
         with open(_function_list_path(root), "rb") as file:
             return b"\n" + file.read()
@@ -159,7 +159,7 @@ def read_function_list(root: str) -> bytes:
 
 
 def count_functions(text: bytes, name: str) -> int:
-    """How many functions of a list bear a name; alone on a line, or before the module's."""
+    """How many functions of a list have a name: alone on a line, or before the module's."""
     found = 0
     for line in (b"\n%s\n" % name.encode(), b"\n%s [" % name.encode()):
         at = text.find(line)

@@ -1,8 +1,8 @@
 """Whether a kernel stack can be taken at a classic tracepoint of a system call.
 
-Its programs were given the registers of the process (perf_call_bpf_enter() in kernel/trace/trace_syscalls.c), from
-where there is no kernel stack to walk: bpf_get_stack() gives nothing, and no error. Newer kernels give their own
-registers. Neither type information nor the verifier tells, so it is tried: one such program, one system call.
+Its programs used to get the registers of the process (perf_call_bpf_enter() in kernel/trace/trace_syscalls.c), from
+which no kernel stack can be walked: bpf_get_stack() returns nothing, and no error. Newer kernels pass their own
+registers. Neither type information nor the verifier tells which, so it is tried: one such program, one system call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _build_program(result: int) -> bytes:
 
 
 def has_syscall_stacks() -> bool | None:
-    """None if it could not be tried."""
+    """Whether it can; None if that could not be tried."""
     root = tracefs.find_tracefs()
     try:
         with open(f"{root}/events/syscalls/sys_enter_getppid/id", encoding="ascii") as file:

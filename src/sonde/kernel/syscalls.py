@@ -1,8 +1,8 @@
 """bpf(2), perf_event_open(2) and the few others that Python's ``os`` lacks; the only importer of ctypes.
 
-Every file descriptor made here belongs to one :class:`Fd`. Every failure is a SyscallError that carries the
-call's name and errno, or a PrivilegeError that names the missing capability. Layouts of the attribute
-blocks are those of include/uapi/linux/bpf.h; kernels older than a field accept it as long as it is zero.
+Every file descriptor made here belongs to one :class:`Fd`. Every failure is a SyscallError with the call's name and
+errno, or a PrivilegeError that names the missing capability. Layouts of the attribute blocks are those of
+include/uapi/linux/bpf.h; kernels older than a field accept it if it is zero.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Fd:
         self.number = number
 
     def fileno(self) -> int:
-        """The number, as select, mmap and os functions want it."""
+        """The number, as select, mmap and os functions need it."""
         return self.number
 
     @property
@@ -71,7 +71,7 @@ class Fd:
 
 
 class ProgramInfo(Record):
-    """Run-time figures of a loaded program; ``run_*`` count only while statistics are enabled."""
+    """Run-time statistics of a loaded program; ``run_*`` count only while statistics are enabled."""
 
     id: int
     name: str
@@ -83,7 +83,7 @@ class ProgramInfo(Record):
 
 
 class MapInfo(Record):
-    """What the kernel says about a map."""
+    """What the kernel reports about a map."""
 
     id: int
     name: str
@@ -96,7 +96,7 @@ class MapInfo(Record):
 
 # ---- plumbing
 
-DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what policies answer
+DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # the errno of policies
 
 
 def address_of(data: bytes | Buffer) -> int:
@@ -109,7 +109,7 @@ def address_of(data: bytes | Buffer) -> int:
 
 
 def _bpf_raw(command: int, attr: Buffer) -> int:
-    """bpf(2): its result, or minus errno. Repeats while a signal interrupts it."""
+    """bpf(2): its result, or minus errno. Retried while a signal interrupts it."""
     address, size = address_of(attr), len(attr)
     for _ in range(16):
         result: int = _syscall(_numbers["bpf"], command, address, size, 0, 0, 0)
@@ -152,11 +152,11 @@ def effective_capabilities() -> int:
 
 
 def raise_memlock_limit() -> bool:
-    """Lift RLIMIT_MEMLOCK, to which kernels before 5.11 charge maps and programs: what finds it used up is "not
-    permitted". Whether it was lifted; not if it was already, or may not be."""
+    """Lift RLIMIT_MEMLOCK, against which kernels before 5.11 charge maps and programs: a call that exceeds it is "not
+    permitted". Whether it was lifted; not if it was already, or must not be."""
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    for limit in (resource.RLIM_INFINITY, hard):  # beyond the hard limit only CAP_SYS_RESOURCE leads
+    for limit in (resource.RLIM_INFINITY, hard):  # exceeding the hard limit takes CAP_SYS_RESOURCE
         try:
             if limit != soft:
                 resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
@@ -189,7 +189,7 @@ def map_create(type: int, key_size: int, value_size: int, max_entries: int, flag
 
 
 def _element_attr(fd: Fd, key: bytes | Buffer, value: bytes | Buffer, flags: int = 0) -> bytearray:
-    number = fd.number & 0xFFFFFFFF  # a closed one is the kernel's to refuse (EBADF)
+    number = fd.number & 0xFFFFFFFF  # leave it to the kernel to refuse a closed one (EBADF)
     return bytearray(_ELEMENT.pack(number, address_of(key), address_of(value), flags))
 
 
@@ -243,7 +243,7 @@ def map_lookup_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, k
                      take: bool = False) -> tuple[int, int]:
     """Read (``take``: and delete) up to ``count`` elements of a hash map into ``keys`` and ``values``.
 
-    ``token_in`` is the place to go on from (None: the start), ``token_out`` receives the next one; both have
+    ``token_in`` is the place to continue from (None: the start), ``token_out`` receives the next one; both have
     at least max(4, key size) bytes. Returns (elements read, errno): ENOENT at the end of the map, ENOSPC when one hash
     bucket holds more than ``count``, EINVAL or ENOTSUPP where the kernel or the map type has no batches.
     """
@@ -293,8 +293,8 @@ def prog_load(type: int, code: bytes, name: str = "", license: str = "GPL", flag
 
 
 def prog_test_run(fd: Fd, context: bytes = bytes(uapi.BPF_MAX_RAW_TP_CONTEXT), cpu: int | None = None) -> int:
-    """Run a raw_tracepoint or syscall program once, here (a raw_tracepoint one perhaps on another CPU) and now, with
-    ``context``; returns what it returned."""
+    """Run a raw_tracepoint or syscall program once, now and here (a raw_tracepoint one perhaps on another CPU), with
+    ``context``; the value that it returned."""
     attr = bytearray(80)
     _TEST_RUN.pack_into(attr, 0, fd.number, 0, 0, 0, 0, 0, 0, 0, len(context), 0, address_of(context), 0,
                         0 if cpu is None else uapi.BPF_F_TEST_RUN_ON_CPU, cpu or 0, 0)
@@ -303,7 +303,7 @@ def prog_test_run(fd: Fd, context: bytes = bytes(uapi.BPF_MAX_RAW_TP_CONTEXT), c
 
 
 def prog_info(fd: Fd) -> ProgramInfo:
-    """Figures of a program; ``recursion_misses`` (Linux 5.12) always counts."""
+    """Statistics of a program; ``recursion_misses`` (Linux 5.12) always counts."""
     raw = _object_info(fd, 232)
     time, runs, misses, instructions = struct.unpack_from("=QQQI", raw, 192)
     return ProgramInfo(id=struct.unpack_from("=I", raw, 4)[0], name=raw[64:80].rstrip(b"\0").decode(),
@@ -312,7 +312,7 @@ def prog_info(fd: Fd) -> ProgramInfo:
 
 
 def prog_functions(fd: Fd) -> tuple[str, int, int, list[tuple[int, int]]]:
-    """Of a program: (name, type, number of its BTF or 0, [(first instruction, type id in that BTF) of each function]).
+    """Of a program: (name, type, id of its BTF or 0, [(first instruction, type id in that BTF) of each function]).
 
     struct bpf_prog_info has the name at 64, btf_id at 128, the size of a func_info record and func_info at 132 and 136,
     nr_func_info at 144. The first call asks how many functions there are, the second for them.
@@ -343,21 +343,21 @@ def _object_info(fd: Fd, size: int) -> bytes:
 
 
 def object_info(fd: Fd, info: bytearray) -> bytes:
-    """What the kernel tells of an object; ``info`` says, by counts and pointers within, what else it is to write."""
+    """What the kernel reports about an object; ``info`` requests, by counts and pointers within, what else to write."""
     attr = bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info)))
     _bpf_checked("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
     return bytes(info)
 
 
 def object_by_id(kind: str, number: int) -> Fd:
-    """A descriptor of the ``kind`` ("program", "map", "btf") of object with that number."""
+    """A descriptor of the object of that ``kind`` ("program", "map", "btf") and id."""
     command = {"program": uapi.BPF_PROG_GET_FD_BY_ID, "map": uapi.BPF_MAP_GET_FD_BY_ID,
                "btf": uapi.BPF_BTF_GET_FD_BY_ID}[kind]
     return Fd(_bpf_checked(f"{kind.upper()}_GET_FD_BY_ID", command, bytearray(struct.pack("=III", number, 0, 0))))
 
 
 def object_ids(kind: str) -> list[int]:
-    """Numbers of all objects of a ``kind`` ("program", "map", "btf") in the kernel. PrivilegeError."""
+    """Ids of all objects of a ``kind`` ("program", "map", "btf") in the kernel. PrivilegeError."""
     command = {"program": uapi.BPF_PROG_GET_NEXT_ID, "map": uapi.BPF_MAP_GET_NEXT_ID,
                "btf": uapi.BPF_BTF_GET_NEXT_ID}[kind]
     found: list[int] = []
@@ -378,7 +378,7 @@ def btf_load(btf: bytes, log: Buffer | None = None) -> Fd:
 
 
 def module_btf(name: str) -> Fd | None:
-    """The type information of a loaded module as the kernel holds it; None if it has none."""
+    """The BTF of a loaded module as the kernel has it; None if it has none."""
     for number in object_ids("btf"):
         try:
             fd = object_by_id("btf", number)
@@ -430,7 +430,7 @@ def link_iterator(program: Fd) -> Fd:
 
 
 def iterator_create(link: Fd) -> Fd:
-    """A descriptor whose reading runs the iterator program."""
+    """A descriptor that runs the iterator program when read."""
     return Fd(_bpf_checked("ITER_CREATE", uapi.BPF_ITER_CREATE, bytearray(struct.pack("=II", link.number, 0))))
 
 
@@ -442,7 +442,7 @@ def pin_object(fd: Fd, path: str) -> None:
 
 def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[int],
                       semaphores: list[int] | None = None, pid: int = 0, returns: bool = False) -> Fd:
-    """Attach at many offsets of one file in one go (Linux 6.6); the program needs expected_attach UPROBE_MULTI."""
+    """Attach at many offsets of one file at once (Linux 6.6); the program needs expected_attach UPROBE_MULTI."""
     text, count = os.fsencode(path) + b"\0", len(offsets)
     places = struct.pack(f"={count}Q", *offsets)
     marks = struct.pack(f"={count}Q", *cookies)
@@ -454,7 +454,7 @@ def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[
 
 def link_kprobe_multi(program: Fd, functions: list[str], cookies: list[int], returns: bool = False,
                       session: bool = False) -> Fd:
-    """Attach to many kernel functions in one go (Linux 5.18 with FPROBE); expected_attach KPROBE_MULTI, or for a
+    """Attach to many kernel functions at once (Linux 5.18 with FPROBE); expected_attach KPROBE_MULTI, or for a
     ``session`` (6.10) KPROBE_SESSION."""
     count = len(functions)
     table = (ctypes.c_char_p * count)(*[name.encode() for name in functions])
@@ -466,7 +466,7 @@ def link_kprobe_multi(program: Fd, functions: list[str], cookies: list[int], ret
 
 
 def link_missed(link: Fd) -> int:
-    """How often a kprobe link's function was called and the program not run (Linux 6.8; 0 before)."""
+    """How often a kprobe link's function was called without the program being run (Linux 6.8; 0 before)."""
     raw = _object_info(link, 80)
     kind, detail = struct.unpack_from("=I12xI", raw)
     if kind == uapi.BPF_LINK_TYPE_KPROBE_MULTI:
@@ -481,9 +481,9 @@ def link_missed(link: Fd) -> int:
 def perf_event_open(type: int, config: int, pid: int = -1, cpu: int = -1, sample_period: int = 0, flags: int = 0,
                     config1: int | bytes = 0, config2: int = 0, bp_type: int = 0, sample_type: int = 0,
                     wakeup: int = 1) -> Fd:
-    """Open a perf event; a breakpoint's address and length are in ``config1`` and ``config2``. ``config1``
-    may be bytes: then the address of that text (NUL added) is passed. ``wakeup``: after how many events, or bytes
-    with PERF_ATTR_WATERMARK, a poll of the event returns."""
+    """Open a perf event; a breakpoint's address and length are in ``config1`` and ``config2``. ``config1`` may be
+    bytes: then their address (with NUL added) is passed. ``wakeup``: after how many events, or bytes with
+    PERF_ATTR_WATERMARK, a poll of the event returns."""
     text = config1 + b"\0" if isinstance(config1, bytes) else b""
     attr = bytearray(128)
     struct.pack_into("=IIQQQQQIIQQ", attr, 0, type, len(attr), config, sample_period, sample_type, 0, flags,
@@ -514,10 +514,10 @@ def die_with_parent() -> None:
 
 
 def drop_privileges() -> None:
-    """Give up every capability for good: this process has none, and cannot get any by what it executes."""
+    """Drop every capability for good: this process has none, and cannot gain any by executing a file."""
     _libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
     _libc.prctl(47, 4, 0, 0, 0)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
-    _libc.prctl(4, 0, 0, 0, 0)   # PR_SET_DUMPABLE: nobody of the same user id looks into it
+    _libc.prctl(4, 0, 0, 0, 0)   # PR_SET_DUMPABLE: no other process of the same user can look into it
     head, sets = struct.pack("=II", 0x20080522, 0), bytes(24)  # _LINUX_CAPABILITY_VERSION_3; all sets empty
     if _syscall(_numbers["capset"], address_of(head), address_of(sets), 0, 0, 0, 0) != 0:
         raise syscall_error("capset", ctypes.get_errno())
@@ -532,8 +532,8 @@ def filter_system_calls(program: bytes) -> bool:
 # ---- files
 
 def open_in_root(root: int, path: str, flags: int, resolve: int = 0x10) -> int:
-    """Open a path as a process with that root directory sees it: no link leads out of it (openat2, Linux 5.6). Another
-    ``resolve`` than RESOLVE_IN_ROOT changes that."""
+    """Open a path as a process with that root directory sees it: no link leads out of it (openat2, Linux 5.6), unless
+    ``resolve`` is something other than RESOLVE_IN_ROOT."""
     text = os.fsencode(path) + b"\0"
     how = struct.pack("=QQQ", flags, 0, resolve)
     result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(how), len(how), 0, 0)
@@ -550,10 +550,10 @@ def libc_function_address(name: str) -> int:
 
 
 def wait_for_running_programs() -> bool:
-    """Wait until every program that runs now has ended: membarrier(GLOBAL) waits for one RCU grace period.
+    """Wait until every program running now has ended: membarrier(GLOBAL) waits for one RCU grace period.
 
-    Together with closing the links this makes sure that a program writes no more. False where the
-    kernel cannot do it (nohz_full). Sleepable programs are not covered.
+    After closing the links, this ensures that a program writes no more. False if the kernel cannot do it (nohz_full).
+    Sleepable programs are not covered.
     """
     return bool(_syscall(_numbers["membarrier"], 1, 0, 0, 0, 0, 0) == 0)
 
@@ -570,5 +570,5 @@ def mmap_fd(fd: Fd, length: int, offset: int = 0, writable: bool = True) -> mmap
 
 
 def mapping_address(mapping: mmap) -> int:
-    """Where a writable ``mmap.mmap`` lies."""
+    """The address of a writable ``mmap.mmap``."""
     return ctypes.addressof(ctypes.c_char.from_buffer(mapping))

@@ -1,4 +1,4 @@
-"""tracefs: where it is, which classic tracepoints there are, and their formats as types."""
+"""tracefs: where it is mounted, which classic tracepoints there are, and their formats as types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TypeSource(Protocol):
 
 
 def find_tracefs(mount: bool = True) -> str:
-    """The directory where tracefs is mounted; mounts it when it is not and this process may.
+    """The directory where tracefs is mounted; mounts it if it is not and this process may.
 
     Raises MissingFeatureError, or PrivilegeError if only root could see or mount it.
     """
@@ -100,7 +100,7 @@ class FormatField:
 
 
 def parse_fields(text: str) -> list[FormatField]:
-    """The fields of a format file, the common_* ones left out."""
+    """The fields of a format file, without the common_* ones."""
     fields = []
     for line in text.splitlines():
         if not line.startswith("\tfield:"):
@@ -119,9 +119,9 @@ def parse_fields(text: str) -> list[FormatField]:
 def parse_format(text: str, category: str, event: str, types: TypeSource) -> TracepointFormat:
     """A format file as a type. Struct pointers and enums get their types from ``types``.
 
-    A field whose declared type is narrower than its place (system call arguments have 8 bytes each) has
-    its declared type, as the system call itself sees it. A ``__data_loc`` field has data_loc set and type
-    Str(0), or an Array of 0 elements, because its length is known only at run time.
+    A field whose declared type is narrower than its place (system call arguments have 8 bytes each) gets its declared
+    type, as the system call itself sees it. A ``__data_loc`` field has data_loc set and type Str(0), or an Array of 0
+    elements, because its length is known only at run time.
     """
     number = next((line[3:].strip() for line in text.splitlines() if line.startswith("ID:")), "0")
     reader = _FormatReader(types, USER if category == "syscalls" else KERNEL)
@@ -176,7 +176,7 @@ class _FormatReader:
         return Array(element, field.count or (field.size // element.size if element.size else 0))
 
     def _scalar_type(self, text: str, size: int, signed: bool) -> Type:
-        """A type that is no pointer and no array; ``size`` 0 if not known."""
+        """A type other than a pointer or an array; ``size`` 0 if not known."""
         text = _strip_qualifiers(text)
         known = _INTEGERS.get(text)
         if known:
@@ -184,7 +184,7 @@ class _FormatReader:
             if not bits:
                 return BOOL
             if size and (size * 8 < bits or self._space != USER):
-                return Int(size * 8, signed)  # the record's own word on size and sign
+                return Int(size * 8, signed)  # what the record itself says about size and sign
             return Int(bits, known_signed)
         found = self._named_type(text)
         if size not in (1, 2, 4, 8):

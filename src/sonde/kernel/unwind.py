@@ -20,8 +20,8 @@ MOST = 256  # frames
 
 
 class Unwinder:
-    """Walks the stacks of processes. ``short`` counts those whose end was not reached: larger than what was copied of
-    them, or through code without tables."""
+    """Walks the stacks of processes. ``short`` counts those whose end was not reached: they exceed the copy, or lead
+    through code without tables."""
 
     def __init__(self, arch: Arch) -> None:
         self.short = 0
@@ -30,7 +30,7 @@ class Unwinder:
 
     def walk_stack(self, registers: dict[str, int], stack: bytes, base: int, find: Callable[[int], Mapping | None],
                    limit: int) -> list[int]:
-        """Instruction addresses, innermost first, as far as tables and the copy of the stack (from ``base``) lead;
+        """Instruction addresses, innermost first, as far as tables and the copy of the stack (from ``base``) reach;
         ``find`` gives the mapping at an address."""
         values = {number: registers[name] for number, name in enumerate(self._names) if name in registers}
         pc, exact = registers["pc"], True
@@ -46,7 +46,7 @@ class Unwinder:
             if step is None:
                 break
             if step[1].get(self._sp, 0) <= values[self._sp] and not step[2] and len(found) > 1:
-                self.short += 1  # a stack that does not get shorter leads nowhere
+                self.short += 1  # a stack that does not get shorter never ends
                 break
             pc, values, exact = step
         return found
@@ -54,7 +54,7 @@ class Unwinder:
     def _unwind_frame(self, pc: int, exact: bool, values: dict[int, int], memory: _Memory,
                       find: Callable[[int], Mapping | None]) -> tuple[int, dict[int, int], bool] | None:
         """The caller's (pc, registers, whether the pc is that of an interrupted instruction); None at the end."""
-        place = pc if exact else pc - 1  # after a call; the call is what belongs to the function
+        place = pc if exact else pc - 1  # a return address; it is the call before it that belongs to the function
         mapping = find(place)
         if mapping is not None and self._is_signal_return(pc, mapping):
             return self._leave_signal(values, memory)
@@ -73,12 +73,12 @@ class Unwinder:
         return back & (1 << self._code_bits) - 1, caller, row.signal
 
     def _is_signal_return(self, pc: int, mapping: Mapping) -> bool:
-        """Whether it is the code that handlers return to, in a vdso without tables."""
+        """Whether it is the code that signal handlers return to, in a vdso without tables."""
         code = self._trampoline[0]
         return bool(code) and mapping.name == "[vdso]" and vdso_image().startswith(code, pc - mapping.start)
 
     def _leave_signal(self, values: dict[int, int], memory: _Memory) -> tuple[int, dict[int, int], bool]:
-        """What a signal interrupted: the kernel saved all its registers on the stack."""
+        """The frame that a signal interrupted: the kernel saved all its registers on the stack."""
         at = values[self._sp] + self._trampoline[1]
         saved = [memory.read_word(at + 8 * number) for number in range(len(self._names) + 1)]
         return saved[-1], dict(enumerate(saved[:-1])), True
@@ -126,7 +126,7 @@ _ARITHMETIC: dict[int, Callable[[int, int], int]] = {
 
 
 def evaluate_expression(code: bytes, values: dict[int, int], memory: Any, stack: list[int]) -> int:
-    """A DWARF expression as frame tables have them: registers, numbers, arithmetic, reads of the stack."""
+    """Evaluate a DWARF expression as in frame tables: registers, numbers, arithmetic, reads of the stack."""
     reader = Numbers(code, 0, 0, len(code))
     while reader.at < reader.end:
         op = reader.read_byte()

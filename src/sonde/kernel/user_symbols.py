@@ -1,4 +1,4 @@
-"""Addresses and names in processes: their mappings, the files that are mapped, and the code that they made."""
+"""Addresses and names in processes: their mappings, the mapped files, and the code that they generated."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class UserSymbol(Value):
-    """``offset`` bytes into ``name`` of the file ``module``; an empty name means that no function is known there,
-    and then ``offset`` is the place's virtual address in the file."""
+    """``offset`` bytes into ``name`` of the file ``module``; an empty name means that no function is known there, and
+    ``offset`` is then the virtual address in the file."""
 
     name: str
     offset: int
@@ -36,22 +36,22 @@ class Mapping(Record):
     offset: int
     path: str
     name: str
-    build_id: str = ""  # of the file when it was mapped, as far as the kernel told
+    build_id: str = ""  # of the file when it was mapped, if the kernel reported it
     inode: tuple[int, int] | None = None  # (device, inode) of what was at the path when the mapping was seen
 
     @property
     def size(self) -> int:
-        """Bytes that keeping it takes."""
+        """Bytes needed to keep it."""
         return 400 + getsizeof(self.path) + getsizeof(self.name) + len(self.build_id)
 
 
-_MAP_FILES = "/map_files/"  # where the kernel has the files that a process has mapped
+_MAP_FILES = "/map_files/"  # where the kernel offers the files that a process has mapped
 _NO_FILES = ("/dev/zero", "/memfd:", "/SYSV", "//anon")  # memory that has a name
 
 
 def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
-    """A process's executable mappings by ascending address; [] if it is gone. What they take is little more than
-    ``most`` bytes: of a process that has some thousands, those after stay without names."""
+    """A process's executable mappings by ascending address; [] if it is gone. They take little more than ``most``
+    bytes: of a process with some thousands, those beyond stay without names."""
     root = binaries.process_root(pid)
     found: list[Mapping] = []
     size = 0
@@ -66,7 +66,7 @@ def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
                 start, _, end = parts[0].partition("-")
                 name = parts[5] if len(parts) > 5 else ""
                 deleted = name.endswith(" (deleted)")
-                # maps fills addresses up to eight digits, map_files does not
+                # maps pads addresses to eight digits, map_files does not
                 path = f"/proc/{pid}{_MAP_FILES}{int(start, 16):x}-{int(end, 16):x}" if deleted else root + name
                 found.append(Mapping(int(start, 16), int(end, 16), int(parts[2], 16),
                                      path if is_file(name) else "", name.removesuffix(" (deleted)"),
@@ -87,12 +87,12 @@ def _inode_at(path: str) -> tuple[int, int] | None:
 
 
 def is_file(name: str) -> bool:
-    """Whether a mapping of that name has a file that can be read."""
+    """Whether a mapping of that name has a readable file."""
     return name.startswith("/") and not name.startswith(_NO_FILES)
 
 
 class _Process:
-    """What was seen of one process."""
+    """What has been seen of one process."""
 
     def __init__(self, pid: int, most: int) -> None:
         self.pid = pid
@@ -105,7 +105,7 @@ class _Process:
         self.jit_at = -1.0
 
     def refresh_maps(self) -> int:
-        """Read the maps again, those of a process that has gone stay as they were; by how many bytes they grew."""
+        """Read the maps again; those of a process that has gone stay as they were. By how many bytes they grew."""
         self.read_at = time.monotonic()
         found = read_maps(self.pid, self._most)
         if not found:
@@ -118,7 +118,7 @@ class _Process:
         return self.maps[at] if at >= 0 and address < self.maps[at].end else None
 
     def find_jit_function(self, address: int) -> tuple[str, int] | None:
-        """(name, offset) of a function that the process made while it ran, by the newest of its maps."""
+        """(name, offset) of a function that the process generated at run time, by the newest of its maps."""
         found = self._lookup_jit_map(address)
         if found is None and (self._jit_has_grown() or time.monotonic() - self.jit_at > REFRESH):
             self.close()
@@ -129,7 +129,7 @@ class _Process:
         return found
 
     def _jit_has_grown(self) -> bool:
-        """Whether a map that costs little to read has more in it now."""
+        """Whether a map that is cheap to read has grown."""
         try:
             return self.jit is not None and self.jit.size < os.stat(self.jit.path).st_size < SMALL
         except OSError:
@@ -142,7 +142,7 @@ class _Process:
             return None
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Close its files."""
         if self.jit is not None:
             self.jit.forget_contents()
             self.jit.close()
@@ -151,26 +151,26 @@ class _Process:
 
 SMALL = 1 << 20  # bytes of a map of a run-time compiler: a larger one is not read again at each unknown address
 REFRESH = 0.5  # seconds between looks at the maps of a process that shows unknown addresses
-_PROCESS = 700  # bytes that a process takes beside its mappings and names
-_NAMED = 250    # bytes that an address with a name takes beside that
+_PROCESS = 700  # bytes that a process takes besides its mappings and names
+_NAMED = 250    # bytes that a named address takes besides the name
 
 
 class UserSymbols:
     """Symbols of processes' addresses. Maps are read when a process is first seen; ``log`` (kernel.mappings) knows
-    those of processes that ended before they were seen. They take ``memory`` bytes: the processes that were asked about
-    longest ago are forgotten first."""
+    those of processes that ended before they were seen. They take ``memory`` bytes: the processes least recently asked
+    about are dropped first."""
 
     def __init__(self, log: MappingLog | None = None, memory: int = Memory().symbols // 4) -> None:
         self._log = log
         self._processes: Cache[int, _Process] = Cache(memory, _Process.close)
 
     def remember_process(self, pid: int) -> None:
-        """Remember a process's mappings while it is there."""
+        """Read a process's mappings while it exists."""
         if pid not in self._processes:
             self._touch_process(pid)
 
     def forget_process(self, pid: int) -> None:
-        """Drop what is known of a process (it called exec, or its id is another's now)."""
+        """Drop what is known about a process (it called exec, or its id was reused)."""
         self._processes.drop(pid)
 
     def lookup(self, pid: int, address: int) -> UserSymbol | None:
@@ -179,7 +179,7 @@ class UserSymbols:
         found = process.names.get(address)
         if found is None:
             found = self._find_symbol(process, address)
-            if found is not None and (found.name or found.module != ANONYMOUS):  # else the next look may find more
+            if found is not None and (found.name or found.module != ANONYMOUS):  # otherwise the next look may find more
                 process.names[address] = found
                 self._processes.grow(pid, _NAMED + getsizeof(found.name))
                 if self._processes.size_of(pid) > self._processes.most * 3 // 4:
@@ -187,7 +187,8 @@ class UserSymbols:
         return found
 
     def _drop_names(self, process: _Process) -> None:
-        """Of a process that takes most of the room: they can be found again, its mappings perhaps not."""
+        """Drop the names of a process that takes most of the room: they can be found again, its mappings perhaps
+        not."""
         self._processes.grow(process.pid, -sum([_NAMED + getsizeof(found.name) for found in process.names.values()]))
         process.names = {}
 
@@ -199,7 +200,7 @@ class UserSymbols:
         return process
 
     def find_mapping(self, pid: int, address: int) -> Mapping | None:
-        """The executable mapping that holds an address of a process."""
+        """The executable mapping that contains an address of a process."""
         return self._find_process_mapping(self._touch_process(pid), address)
 
     def _find_process_mapping(self, process: _Process, address: int) -> Mapping | None:
@@ -223,7 +224,7 @@ class UserSymbols:
         if not mapping.path:
             return self._fileless_symbol(process, mapping, address)
         if _is_replaced(mapping):
-            self._processes.grow(process.pid, process.refresh_maps())  # there it has another path
+            self._processes.grow(process.pid, process.refresh_maps())  # it has another path there
             mapping = process.find_mapping(address) or mapping
         offset = address - mapping.start + mapping.offset
         try:
@@ -234,14 +235,14 @@ class UserSymbols:
         return symbol_in(file, offset, mapping.name)
 
     def open_file(self, mapping: Mapping) -> files.ElfFile:
-        """The file of a mapping, though another may be at its path now. EnvironmentProblem if it cannot be found."""
+        """The file of a mapping, even if another is at its path now. EnvironmentProblem if it cannot be found."""
         if _is_replaced(mapping):
             raise EnvironmentProblem(f"{mapping.path} has been replaced")
         return mapped.open_mapped(mapping.path, mapping.build_id)
 
     def code_places(self, pid: int, address: int) -> list[tuple[str, str, int]]:
-        """(function, source file, line) of an address, after those of the functions that are inlined there; [] where
-        debug information does not tell. EnvironmentProblem if it cannot be read."""
+        """(function, source file, line) of an address, after those of the functions inlined there; [] where debug
+        information does not say. EnvironmentProblem if it cannot be read."""
         mapping = self.find_mapping(pid, address)
         if mapping is None or not mapping.path:
             return []
@@ -250,8 +251,8 @@ class UserSymbols:
         return file.code_places(place) if place is not None else []
 
     def _keep_symbols(self, pid: int, mapping: Mapping, file: files.ElfFile) -> None:
-        """Those of a file that has been removed or replaced go to the store, if it is root's or ours: strangers' are
-        not believed to have the build id that they claim to have, nor are files of containers."""
+        """Keep the symbols of a file that has been removed or replaced in the store, if it is root's or ours: other
+        users' files, and files of containers, are not trusted to have the build id that they claim."""
         deleted = _MAP_FILES in mapping.path
         if file.was_kept or mapped.is_in_place(file, mapping.name if deleted else mapping.path):
             return
@@ -262,10 +263,10 @@ class UserSymbols:
             if not elsewhere and file.owner in (0, os.geteuid()):
                 symbol_store.keep_symbols(file, mapping.name)
         except EnvironmentProblem:
-            pass  # it has names as long as it is open
+            pass  # it has names while it is open
 
     def _fileless_symbol(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
-        """In the vdso, or in code that the process made itself."""
+        """The symbol in the vdso, or in code that the process generated."""
         if mapping.name in ("[vdso]", "[vsyscall]", "[uprobes]"):
             inside = _vdso_symbol(address - mapping.start) if mapping.name == "[vdso]" else None
             return inside or UserSymbol(mapping.name, address - mapping.start, mapping.name)
@@ -278,7 +279,7 @@ ANONYMOUS = "[anon]"
 
 
 def symbol_in(file: files.ElfFile, offset: int, name: str) -> UserSymbol:
-    """The symbol at a file offset of an ELF file; ``name`` is how to call the file."""
+    """The symbol at a file offset of an ELF file; ``name`` is what to call the file."""
     address = file.offset_to_address(offset)
     try:
         found = file.function_at(address) if address is not None else None
@@ -290,13 +291,13 @@ def symbol_in(file: files.ElfFile, offset: int, name: str) -> UserSymbol:
 
 
 def _is_replaced(mapping: Mapping) -> bool:
-    """Whether another file is at a mapping's path now; where its build id is known, that tells better."""
+    """Whether another file is at a mapping's path now; a known build id decides better."""
     return not mapping.build_id and mapping.inode is not None and _inode_at(mapping.path) not in (None, mapping.inode)
 
 
 @cache
 def vdso_image() -> bytes:
-    """Code that the kernel gives every process; this one's is as good as any. b"" if there is none."""
+    """Code that the kernel maps into every process; this one's is as good as any. b"" if there is none."""
     mapping = next((m for m in read_maps(os.getpid()) if m.name == "[vdso]"), None)
     if mapping is None:
         return b""
@@ -308,7 +309,7 @@ def vdso_image() -> bytes:
 
 
 class Vdso(files.ElfFile):
-    """Code that the kernel gives every process, from this one's memory: a copy is made for each question."""
+    """Code that the kernel maps into every process, from this one's memory: a copy is made for each question."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
@@ -322,7 +323,7 @@ class Vdso(files.ElfFile):
 
 @cache
 def vdso_file() -> files.ElfFile | None:
-    """The same as a file."""
+    """The same, as a file."""
     try:
         return Vdso(vdso_image()) if vdso_image() else None
     except EnvironmentProblem:
@@ -339,7 +340,7 @@ def _vdso_symbol(offset: int) -> UserSymbol | None:
 
 
 def _process_owner(pid: int) -> int:
-    """The user id of a process; root's where the kernel does not tell."""
+    """The user id of a process; root's if the kernel does not say."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:
@@ -356,7 +357,7 @@ def _namespace_pid(pid: int) -> int:
 
 
 def process_symbol(pid: int, name: str) -> int | None:
-    """Address of a data or function symbol in a process: the first file that it has mapped and that defines it."""
+    """Address of a data or function symbol in a process: in the first mapped file that defines it."""
     seen: set[str] = set()
     root = binaries.process_root(pid)
     try:

@@ -1,6 +1,6 @@
-"""What compiling may ask, answered by the running kernel.
+"""What the compiler may ask, answered by the running kernel.
 
-Making a World costs nothing: everything is read when it is asked for. "No such thing" is None or an empty
+Making a World costs nothing: everything is read on demand. "No such thing" is None or an empty
 list; EnvironmentProblem is raised where this machine does not let us look (no tracefs, no privileges).
 """
 
@@ -29,14 +29,14 @@ INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO: include/linux/proc_ns.h
 
 
 def _elf_file(path: str) -> ElfFile:
-    """The file; EnvironmentProblem. Most scripts need none, nor what reads them."""
+    """The file; EnvironmentProblem. Imported here: most scripts need no ELF file."""
     from .foreign.files import open_elf
 
     return open_elf(path)
 
 
 class UserSide:
-    """The questions about programs and libraries; they are the same whichever kernel is meant."""
+    """The questions about programs and libraries, which do not depend on the kernel."""
 
     def find_binaries(self, name: str, pid: int = 0) -> list[str]:
         """Absolute paths for a path, glob, command in $PATH, or library name."""
@@ -45,7 +45,7 @@ class UserSide:
         return binaries.find_binaries(name, pid)
 
     def user_functions(self, path: str) -> list[UserFunction]:
-        """Functions of an ELF file; [] if it is none."""
+        """Functions of an ELF file; [] if it is not one."""
         try:
             return _elf_file(path).functions()
         except EnvironmentProblem:
@@ -59,7 +59,7 @@ class UserSide:
             return None
 
     def file_size(self, path: str) -> int:
-        """Bytes of a regular file; 0 if it is none."""
+        """Size of a regular file in bytes; 0 if it is not one."""
         import os
         import stat
 
@@ -97,7 +97,7 @@ class UserSide:
             return UserPrototype(problem=problem.message)
 
     def user_type(self, path: str, name: str) -> Type | None:
-        """``struct x`` or ``union x`` by a file's debug information, if it has that."""
+        """``struct x`` or ``union x`` by a file's debug information, if it has any."""
         try:
             return _elf_file(path).named_type(name)
         except EnvironmentProblem:
@@ -111,19 +111,19 @@ class UserSide:
             return SourceLines(problem=problem.message)
 
     def inlined_copies(self, path: str, name: str) -> Inlined | None:
-        """The copies of a function in others."""
+        """The inlined copies of a function."""
         from .foreign.files import inlined_copies
 
         return inlined_copies(path, name)
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
-        """C++ names as people write them; None where there is no C++ runtime."""
+        """C++ names as in source code; None where there is no C++ runtime."""
         from .foreign.files import demangle
 
         return demangle(names, source)
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
-        """Static probes of an ELF file; [] if it is none."""
+        """Static probes of an ELF file; [] if it is not one."""
         try:
             return _elf_file(path).usdt_probes()
         except EnvironmentProblem:
@@ -153,7 +153,7 @@ class LiveWorld(KernelTypes, UserSide):
 
     @cached_property
     def pid_namespace(self) -> bool:
-        """Whether Sonde's PID namespace is not the first: that one's inode has a fixed number."""
+        """Whether Sonde's PID namespace is not the initial one, whose inode number is fixed."""
         try:
             return os.stat("/proc/self/ns/pid").st_ino != INITIAL_PID_NAMESPACE
         except OSError:
@@ -163,7 +163,7 @@ class LiveWorld(KernelTypes, UserSide):
         return open_types()
 
     def kfunc_id(self, name: str) -> int:
-        """The same, for the kernel to understand: numbers of a file's types mean nothing to it."""
+        """The same, valid for the kernel: type ids of a BTF file mean nothing to it."""
         return super().kfunc_id(name) if has_own_btf() else 0
 
     def _open_modules(self) -> dict[str, Btf]:
@@ -189,7 +189,7 @@ class LiveWorld(KernelTypes, UserSide):
         return (name in ROWS or name.startswith(("helper_", "kfunc_"))) and self.features.has(name)
 
     def is_certain(self, feature: str) -> bool:
-        """Whether it could be found out if the kernel has a feature."""
+        """Whether it could be determined if the kernel has a feature."""
         return feature not in ROWS and not feature.startswith(("helper_", "kfunc_")) \
             or self.features.check_feature(feature) is not None
 
@@ -207,8 +207,8 @@ class LiveWorld(KernelTypes, UserSide):
         return host.syscall_number(name, self.arch)
 
     def kernel_functions(self) -> list[tuple[str, str]]:
-        """(module, function) of every function that could be traced; [] where functions cannot be, unless the command
-        line gave their list."""
+        """(module, function) of every traceable function; [] where functions cannot be traced, unless the command line
+        gave their list."""
         possible = bool(places.traceable_functions) or self.has_feature("kprobes") or self.has_feature("fentry")
         return self._traceable_functions if possible else []
 
@@ -222,15 +222,15 @@ class LiveWorld(KernelTypes, UserSide):
         return bpf_programs.program_function(number, name, self.btf.find_struct) if self.btf else None
 
     def bpf_functions(self) -> list[tuple[int, str, bool]]:
-        """(program's number, function, whether it can be attached to) of loaded BPF programs. One without function
-        information goes by its own name, of at most 15 characters."""
+        """(program id, function, whether it can be attached to) of loaded BPF programs. One without function
+        information goes by its program name, of at most 15 characters."""
         from . import bpf_programs
 
         return [(program.id, name, bool(program.functions)) for program in bpf_programs.loaded_programs()
                 for name in ([name for _, name in program.functions] or [program.name])]
 
     def is_function_traceable(self, name: str) -> bool:
-        """Whether a function, of the kernel or a module, is among those."""
+        """Whether a function, of the kernel or a module, is one of those."""
         return count_functions(self._function_list, name) > 0
 
     @cached_property
@@ -238,11 +238,11 @@ class LiveWorld(KernelTypes, UserSide):
         try:
             return read_function_list(self.tracefs)
         except EnvironmentProblem:
-            return b""  # nobody says so
+            return b""  # nothing says so
 
     def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
-        """By trying: the verifier has a list of functions of the kernel proper that it refuses. Of several that bear
-        one name the kernel would take any."""
+        """Whether it does, by trying: the verifier refuses some functions of the kernel proper. Of several with one
+        name the kernel would take any."""
         if count_functions(self._function_list, function.name) != 1:
             return False
         at = BPF_TRACE_FEXIT if returns else BPF_TRACE_FENTRY
@@ -255,22 +255,22 @@ class LiveWorld(KernelTypes, UserSide):
         return functions.changed(self.btf) if self.btf else frozenset()
 
     def is_changed(self, name: str) -> bool:
-        """Whether a function of the kernel proper is there as the compiler changed it only."""
+        """Whether a function of the kernel proper exists only as changed by the compiler."""
         return name in self._changed
 
     def forbidden_functions(self) -> frozenset[str]:
-        """Functions in which no kprobe may be set."""
+        """Functions in which kprobes are forbidden."""
         from . import functions
 
         return functions.forbidden_functions()
 
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
-        """What kallsyms, ftrace's list and installed debug information tell."""
+        """What kallsyms, ftrace's list and installed debug information say."""
         from . import functions
 
         why, hints = functions.function_obstacle(function, module, kind, self.symbols)
         return (why, hints) if why else super().function_obstacle(function, module, kind)
 
     def kernel_symbol(self, name: str) -> int | None:
-        """Address of a kernel symbol; None too if the kernel hides its addresses."""
+        """Address of a kernel symbol; also None if the kernel hides its addresses."""
         return self.symbols.symbol_address(name)

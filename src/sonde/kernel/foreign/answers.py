@@ -1,4 +1,4 @@
-"""The reader's answers, a function for each row of ``questions``: from files to plain data."""
+"""The reader's answers, one function for each row of ``questions``: from files to plain data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """A file that is asked about, and what has been read of it."""
+    """A file that is asked about, and what has been read from it."""
 
     def __init__(self, descriptors: list[int], path: str) -> None:
         _, _, self._member = path.partition("\0")  # see opening.name_member

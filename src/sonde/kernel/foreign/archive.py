@@ -1,5 +1,5 @@
-"""Members of ZIP archives that lie in them as they are: programs are mapped from there (APPNOTE.TXT, sections 4.3.7 to
-4.3.16). What is compressed no process can run."""
+"""Uncompressed members of ZIP archives: programs are mapped from there (APPNOTE.TXT, sections 4.3.7 to 4.3.16). No
+process can run what is compressed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_MEMBERS, MOST_NAME = 8192, 200  # of a list
 
 
 def find_member(descriptor: int, name: str) -> tuple[int, int]:
-    """(offset, size) of a member within the archive; EnvironmentProblem if there is none, or it is compressed."""
+    """(offset, size) of a member within the archive; EnvironmentProblem if it is missing or compressed."""
     wanted = name.encode("utf-8", "surrogateescape")
     for found, plain, size, where in _read_directory(descriptor):
         if found == wanted:
@@ -38,7 +38,7 @@ def list_members(descriptor: int) -> list[tuple[str, int, int]]:
 
 
 def _read_directory(descriptor: int) -> Iterator[tuple[bytes, bool, int, int]]:
-    """(name, whether it lies there as it is, size, offset of its header) of each member."""
+    """(name, whether it is uncompressed, size, offset of its header) of each member."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _END.size + _MOST_COMMENT, max(0, size - _END.size - _MOST_COMMENT))
     at = tail.rfind(b"PK\5\6")
@@ -57,7 +57,7 @@ def _read_directory(descriptor: int) -> Iterator[tuple[bytes, bool, int, int]]:
 
 
 def _skip_header(descriptor: int, at: int) -> int:
-    """Where a member's bytes begin, after the header at an offset."""
+    """The offset of a member's data, given that of its header."""
     header = os.pread(descriptor, _LOCAL, at)
     if len(header) < _LOCAL or not header.startswith(b"PK\3\4"):
         raise EnvironmentProblem("a damaged ZIP archive")

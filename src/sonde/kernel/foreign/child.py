@@ -1,5 +1,5 @@
 """The process of low rank: takes a question and descriptors from its socket, answers with plain data, until the socket
-is closed. Everything that it will need is imported before it gives up its rights; after that it can open nothing."""
+is closed. Everything that it will need is imported before it drops its privileges; after that it can open nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEAD = struct.Struct("=I")
 def main() -> None:
     """Serve the socket that this process was started with; ``sys.argv`` ends with its prefix and whether DWARF will be
     asked for."""
-    sys.prefix = sys.argv[-2]  # without ``site`` it is not that of a virtual environment, of which hints tell
+    sys.prefix = sys.argv[-2]  # without ``site`` it is not that of a virtual environment, which hints mention
     connection = socket(AF_UNIX, SOCK_STREAM, 0, fileno=SOCKET)
     try:
         _preload_modules(sys.argv[-1] == "dwarf")
@@ -65,13 +65,13 @@ def _preload_modules(dwarf: bool) -> None:
 
 
 class _Subjects:
-    """The files that were asked about last."""
+    """The files asked about most recently."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str | Stamp, ...], Subject] = {}
 
     def find_subject(self, path: str, descriptors: list[int]) -> Subject | None:
-        """The file of the first descriptor, with its debug file's; None without any. They belong to it from now on."""
+        """The file of the first descriptor, with its debug file; None without descriptors. It owns them from now on."""
         if not descriptors:
             return None
         key: tuple[str | Stamp, ...] = (path.partition("\0")[2], *[stamp_of(descriptor) for descriptor in descriptors])
@@ -118,5 +118,5 @@ def _answer_request(request: list[Json], descriptors: list[int], subjects: _Subj
         return {"problem": problem.message, "hints": problem.hints}
     except MemoryError:
         return {"memory": memory >> 20}
-    except Exception as problem:  # a file that is damaged in a way that nobody thought of
+    except Exception as problem:  # a file that is damaged in an unforeseen way
         return {"refused": f"it is damaged ({type(problem).__name__}: {str(problem)[:100]})"}

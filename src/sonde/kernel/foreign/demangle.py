@@ -1,7 +1,7 @@
 """C++ (and older Rust) symbol names as people write them, by the C++ runtime's own demangler.
 
-``__cxa_demangle`` is part of the C++ ABI (its section 3.4) and in every C++ runtime library; one of them is
-loaded when the first mangled name is seen.
+``__cxa_demangle`` is part of the C++ ABI (its section 3.4) and in every C++ runtime library; one of these is loaded
+when the first mangled name is seen.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _RUNTIMES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}\Z")
-MOST = 8192  # bytes of a mangled name; what is longer stays as it is
-MOST_SHOWN = 65536  # and of what it stands for
+MOST = 8192  # bytes of a mangled name; longer ones stay as they are
+MOST_SHOWN = 65536  # and of its demangled form
 _functions: list[_Functions] = []  # __cxa_demangle and free, once looked for; (): there is none
 
 
@@ -47,11 +47,11 @@ def is_available() -> bool:
 
 
 def demangle(name: str) -> str:
-    """``_ZN2ns1fEi`` → ``ns::f(int)``; anything that is no mangled name, or cannot be demangled, as it is."""
+    """``_ZN2ns1fEi`` → ``ns::f(int)``; anything that is not a mangled name, or cannot be demangled, unchanged."""
     functions = _load_runtime()
     if not functions or not name.startswith(("_Z", "__Z")) or len(name) > MOST:
         return name
-    # "_Z1fi.cold": what the compiler split off keeps its suffix
+    # "_Z1fi.cold": a part that the compiler split off keeps its suffix
     plain, dot, suffix = name.partition(".")
     raw = functions[0](plain.encode("utf-8", "surrogateescape"), None, None, None)
     if not raw:

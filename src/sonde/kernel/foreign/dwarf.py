@@ -1,7 +1,7 @@
 """Debug information of user programs: prototypes of functions and the places of source lines.
 
-Reading DWARF is pyelftools' work (the extra ``dwarf``), imported when a script asks for the first time. The
-information is in the file itself, or in its separate debug file (see elf).
+DWARF is read by pyelftools (the extra ``dwarf``), imported on first use. The information is in the file itself, or in
+its separate debug file (see elf).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MISSING = "reading debug information needs pyelftools, which is not installed"
 
 
 class DebugInfo:
-    """The DWARF of one file. Use :func:`debug_info`, which keeps them."""
+    """The DWARF of one file. Use :func:`debug_info`, which caches them."""
 
     def __init__(self, elf: Elf, dwarf: DWARFInfo) -> None:
         self._elf = elf
@@ -56,7 +56,7 @@ class DebugInfo:
         self._cached: dict[tuple[str, int], Any] = {}
 
     def cached(self, key: tuple[str, int], make: Callable[[], T]) -> T:
-        """What was made under a key before, or is made now."""
+        """The cached value for a key, computed on first use."""
         if key not in self._cached:
             self._cached[key] = make()
         found: T = self._cached[key]
@@ -114,11 +114,11 @@ class DebugInfo:
             [*declared, format_declaration(result, "retval") if result is not None else "void"])
 
     def struct_members(self, entry: int) -> tuple[StructField, ...]:
-        """Those of the struct that an entry describes."""
+        """The members of the struct that an entry describes."""
         return self._types.struct_members(self.dwarf.get_DIE_from_refaddr(entry))
 
     def named_type(self, name: str) -> Type | None:
-        """``struct x`` or ``union x`` as the first unit that defines it has it."""
+        """``struct x`` or ``union x`` as in the first unit that defines it."""
         for unit, _ in self.compile_units():
             for die in unit.get_top_DIE().iter_children():
                 if name_of(die) and is_struct(die) and tagged_name(die) == name \
@@ -166,7 +166,7 @@ class DebugInfo:
                            hints=[f"the nearest lines that have are {', '.join(map(str, nearest))}"])
 
     def _innermost_block(self, unit: CompileUnit, address: int) -> tuple[int, str]:
-        """(number of the innermost function or inlined copy that holds an address, the function's name)."""
+        """(number of the innermost function or inlined copy that contains an address, the function's name)."""
         for die in iter_subprograms(unit.get_top_DIE()):
             if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, die)):
                 return self._innermost_inlined(unit, die,
@@ -177,7 +177,7 @@ class DebugInfo:
         return int([die, *self.inlined_entries(unit, die, address)][-1].offset)
 
     def inlined_entries(self, unit: CompileUnit, die: DIE, address: int) -> list[DIE]:
-        """The copies of functions in a function that hold an address, the outermost first."""
+        """The inlined copies in a function that contain an address, outermost first."""
         found, pending = [], list(die.iter_children())
         while pending:
             child = pending.pop()
@@ -222,7 +222,7 @@ def iter_subprograms(top: DIE) -> Iterator[DIE]:
 
 
 def innermost_entries(info: DebugInfo, unit: CompileUnit, address: int) -> list[DIE]:
-    """The function of a unit that holds an address, and the copies of others in it that do, from the outside in."""
+    """The function of a unit that contains an address, and the inlined copies in it that do, from the outside in."""
     functions = info.cached(("functions", unit.cu_offset), lambda: sorted(
         [(low, high, die.offset, die) for die in iter_subprograms(unit.get_top_DIE())
          for low, high in address_ranges(info.dwarf, unit, die)]))
@@ -234,7 +234,7 @@ def innermost_entries(info: DebugInfo, unit: CompileUnit, address: int) -> list[
 
 
 def line_table_files(dwarf: DWARFInfo, unit: CompileUnit) -> dict[int, str]:
-    """Source files of a unit's line table by their numbers there."""
+    """Source files of a unit's line table by their index in it."""
     program = dwarf.line_program_for_CU(unit)
     if program is None:
         return {}
@@ -252,7 +252,7 @@ def line_table_files(dwarf: DWARFInfo, unit: CompileUnit) -> dict[int, str]:
 
 
 def declaring_file(dwarf: DWARFInfo, entry: DIE) -> str:
-    """The source file in which an entry is declared; "" if it is not said."""
+    """The source file in which an entry is declared; "" if that is not given."""
     return line_table_files(dwarf, unit_of(entry)).get(attribute_number(entry, "decl_file", -1), "")
 
 
@@ -303,17 +303,17 @@ def _open_debug_info(elf: Elf) -> DebugInfo | UserPrototype:
             return DebugInfo(elf, ELFFile(stream).get_dwarf_info(relocate_dwarf_sections=False))
     except MemoryError:
         raise
-    except Exception as problem:  # a library reads a damaged file: what it raises is not ours to list
+    except Exception as problem:  # pyelftools on a damaged file may raise anything
         return UserPrototype(problem=unreadable_message(file.path, problem))
 
 
 def unreadable_message(path: str, problem: Exception) -> str:
-    """What is said of damaged debug information."""
+    """The message about damaged debug information."""
     return f"the debug information of {path} cannot be read: {str(problem)[:200] or type(problem).__name__}"
 
 
 def user_prototype(elf: Elf, offset: int) -> UserPrototype:
-    """What World.user_prototype answers."""
+    """The answer of World.user_prototype."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         return info
@@ -329,7 +329,7 @@ def user_prototype(elf: Elf, offset: int) -> UserPrototype:
 
 
 def source_lines(elf: Elf, source: str, line: int, column: int) -> SourceLines:
-    """What World.source_lines answers."""
+    """The answer of World.source_lines."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         return SourceLines(problem=info.problem, hints=info.hints)
@@ -347,12 +347,12 @@ def struct_members(elf: Elf, entry: int) -> tuple[StructField, ...]:
 
 
 def named_type(elf: Elf, name: str) -> Type | None:
-    """The struct or union that is called so."""
+    """The struct or union of that name."""
     return _ask(elf, lambda info: info.named_type(name))
 
 
 def _ask(elf: Elf, question: Callable[[DebugInfo], T]) -> T:
-    """What a file's debug information answers. EnvironmentProblem."""
+    """The answer from a file's debug information. EnvironmentProblem."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         raise EnvironmentProblem(info.problem, info.hints)

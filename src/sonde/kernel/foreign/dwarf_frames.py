@@ -1,4 +1,4 @@
-"""What source code an address belongs to, by debug information: the function, and those that are inlined there."""
+"""The source code that an address belongs to, by debug information: the function, and those inlined there."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from elftools.dwarf.compileunit import CompileUnit
     from elftools.dwarf.die import DIE
 
-MOST = 32  # functions that are inlined in one another
+MOST = 32  # levels of inlining
 
 Place = tuple[str, str, int]  # function, source file, line
-# addresses at which lines begin, ascending; for each the file's number and the line, 0 where code ends
+# addresses at which lines begin, ascending; for each the file's index and the line, 0 where code ends
 Rows = tuple[list[int], list[tuple[int, int]]]
 
 
 def code_places(elf: Elf, address: int) -> list[Place]:
-    """The function of an address after those that are inlined there, the innermost first; [] if it is not known."""
+    """The function of an address after those inlined there, innermost first; [] if it is not known."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         if info.problem == MISSING:
@@ -33,7 +33,7 @@ def code_places(elf: Elf, address: int) -> list[Place]:
         return _find_places(info, address)
     except MemoryError:
         raise
-    except Exception:  # a library reads a damaged file: then nothing is known of it
+    except Exception:  # pyelftools on a damaged file may raise anything: then nothing is known
         return []
 
 
@@ -52,13 +52,13 @@ def _find_places(info: DebugInfo, address: int) -> list[Place]:
 
 
 def _name(entry: DIE) -> str:
-    """As the linker has it, where that differs from the source's."""
+    """The linkage name, where that differs from the source's."""
     linked = attribute_text(find_origin(entry, "linkage_name"), "linkage_name")
     return linked or name_of(find_origin(entry))
 
 
 def _line_at(info: DebugInfo, unit: CompileUnit, address: int) -> tuple[int, int]:
-    """(number of the file, line) of an address; line 0 where it is not known."""
+    """(index of the file, line) of an address; line 0 where it is not known."""
     addresses, rows = info.cached(("lines", unit.cu_offset), lambda: _read_rows(info, unit))
     at = bisect_right(addresses, address) - 1
     return rows[at] if at >= 0 else (-1, 0)
@@ -70,7 +70,7 @@ def _read_rows(info: DebugInfo, unit: CompileUnit) -> Rows:
     for entry in program.get_entries() if program is not None else ():
         state = entry.state
         if state is not None:
-            # where one stretch of code ends another may begin; of several rows of one address the last counts
+            # where one sequence of code ends another may begin; of several rows for one address the last counts
             found.append((state.address, 0 if state.end_sequence else 1, state.file,
                           0 if state.end_sequence else state.line))
     found.sort(key=lambda row: row[:2])

@@ -1,8 +1,8 @@
-"""Where a function went that has no code of its own: the copies of it that the compiler put into its callers.
+"""Where a function without code of its own went: the copies that the compiler inlined into its callers.
 
-Debug information tells of each copy (DW_TAG_inlined_subroutine, DWARF 5 chapter 3.3.8), but has no table of them, and
-walking all of a large program's takes minutes. A function's name is at one place of .debug_str, and an entry refers to
-that by four bytes: the units that have these bytes, and those that refer to an entry found there, are all that is read.
+Debug information describes each copy (DW_TAG_inlined_subroutine, DWARF 5 chapter 3.3.8), but has no table of them, and
+walking all of a large program's takes minutes. A function's name is stored once in .debug_str, and an entry refers to
+it by four bytes: only the units with these bytes, and those that refer to an entry found there, are read.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from elftools.dwarf.die import DIE
     from elftools.dwarf.dwarfinfo import DebugSectionDescriptor
 
-# A unit, a function of it, and the copy of another that is inlined in that.
+# A unit, a function of it, and the copy of another that is inlined in it.
 Copy: TypeAlias = "tuple[CompileUnit, DIE, DIE]"
 
-SECONDS = 5.0  # of reading units; what is found by then is told
-_MOST = 64     # places of the name's text that are tried
+SECONDS = 5.0  # of reading units; what has been found by then is the answer
+_MOST = 64     # occurrences of the name's text that are tried
 _WITHIN = ("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block", "DW_TAG_catch_block")
 
 
 def inlined_copies(elf: Elf, name: str) -> Inlined | None:
-    """What World.inlined answers; ``name`` is the function's, or the linker's for it, or has C++ namespaces."""
+    """The answer of World.inlined; ``name`` is the function's, its linkage name, or one with C++ namespaces."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         return None
@@ -46,7 +46,7 @@ def inlined_copies(elf: Elf, name: str) -> Inlined | None:
         return Inlined(sorted(callers - {""}), len(copies), _first_line(info, copies))
     except MemoryError:
         raise
-    except Exception:  # a library reads a damaged file: then nothing is known of it
+    except Exception:  # pyelftools on a damaged file may raise anything: then nothing is known
         return None
 
 
@@ -59,7 +59,7 @@ class _Search:
         self._own: list[int] = []  # offsets of the function's own entries
 
     def find_copies(self) -> list[Copy]:
-        """(unit, function, copy of it that is inlined in that function), by their order in the file."""
+        """(unit, function, the copy inlined into that function), in the order of the file."""
         end = time.monotonic() + SECONDS
         found: dict[int, Copy] = {}
         read = set[int]()
@@ -72,17 +72,17 @@ class _Search:
 
     def _units_of_name(self) -> Iterator[CompileUnit]:
         if self._dwarf.debug_str_offsets_sec is not None:
-            return self._units_containing([b""])  # clang's units number their strings
+            return self._units_containing([b""])  # clang's units refer to strings by index
         text = self._name.rpartition("::")[2].encode() + b"\0"
-        places = _find_all(_section_bytes(self._dwarf.debug_str_sec), text)  # it may be the end of a longer string
+        places = _find_all(_section_bytes(self._dwarf.debug_str_sec), text)  # it may be the tail of a longer string
         return self._units_containing([text, *[place.to_bytes(4, "little") for place in places[:_MOST]]])
 
     def _units_of_entries(self) -> Iterator[CompileUnit]:
-        """Units that refer to the function's entry in another, as link-time optimisation makes them."""
+        """Units that refer to the function's entry in another unit, as link-time optimisation produces."""
         return self._units_containing([offset.to_bytes(4, "little") for offset in self._own[:_MOST]])
 
     def _units_containing(self, needles: list[bytes]) -> Iterator[CompileUnit]:
-        """Those that have one of the needles."""
+        """The units that contain one of the needles."""
         data = _section_bytes(self._dwarf.debug_info_sec)
         for unit in self._dwarf.iter_CUs():
             end = unit.cu_offset + unit["unit_length"] + 4
@@ -113,7 +113,7 @@ def _linker_name(entry: DIE) -> str:
 
 
 def _first_line(info: DebugInfo, copies: list[Copy]) -> str:
-    """``file.c:12``: the function's first line that has code in each copy of it; "" if there is none."""
+    """``file.c:12``: the function's first line that has code in every copy; "" if there is none."""
     declared = find_origin(copies[0][2], "decl_line")
     path, begin = declaring_file(info.dwarf, declared), attribute_number(declared, "decl_line")
     end = min([line for function in iter_subprograms(declared.cu.get_top_DIE())

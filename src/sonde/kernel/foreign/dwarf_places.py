@@ -1,8 +1,8 @@
-"""Where a function's parameters are when it is entered, before its first instruction has run.
+"""Where a function's parameters are on entry, before its first instruction has run.
 
-Optimised code has location lists, whose entry for the first address is the answer. Code that is not optimised
-describes where its prologue will put a parameter, which is too early to be true: then the calling convention tells
-(System V ABI for x86-64, section 3.2.3; Procedure Call Standard for the Arm 64-bit Architecture, section 6.8.2).
+Optimised code has location lists, whose entry for the first address is the answer. Unoptimised code describes where its
+prologue will put a parameter, which is not true yet: then the calling convention decides (System V ABI for x86-64,
+section 3.2.3; Procedure Call Standard for the Arm 64-bit Architecture, section 6.8.2).
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ class LocationFinder:
         from elftools.dwarf.dwarf_expr import DWARFExprParser
 
         place = self._expression_location(DWARFExprParser(self._unit.structs).parse_expr(expression))
-        if place is None:  # on the frame that the prologue makes
+        if place is None:  # in the frame that the prologue sets up
             return ODD if listed else usual
         return usual if not listed and self._is_made_later(place) else place
 
     def _is_made_later(self, place: UserPlace) -> bool:
-        """Whether it takes a register that a caller puts no arguments into: the prologue does."""
+        """Whether it uses a register that holds no argument: the prologue sets that up."""
         assert self._arch is not None
         return not {*self._arch.arguments, self._arch.stack_pointer}.issuperset(place.registers)
 
     def _is_reference(self, parameter: DIE) -> bool:
-        """Whether the frame will have the address of a parameter instead of it."""
+        """Whether the frame will hold the address of a parameter instead of its value."""
         where = attribute_value(parameter, "location")
         return isinstance(where, list) and bool(where) and where[0] == _FBREG and where[-1] == _DEREF
 
@@ -102,7 +102,7 @@ class LocationFinder:
         return None, True
 
     def _expression_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace | None:
-        """The place that an expression means; None for one on the frame, which is not there yet."""
+        """The place that an expression denotes; None for one in the frame, which does not exist yet."""
         names = [op.op_name for op in ops]
         if not ops:
             return GONE
@@ -120,7 +120,7 @@ class LocationFinder:
         return ODD
 
     def _value_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace:
-        """A value without a home of its own: constants are understood."""
+        """A value without a location of its own: constants are understood."""
         if len(ops) == 1 and ops[0].op_name.startswith("DW_OP_lit"):
             return UserPlace("constant", offset=int(ops[0].op_name.removeprefix("DW_OP_lit")))
         if len(ops) == 1 and ops[0].op_name.startswith("DW_OP_const"):
@@ -152,7 +152,7 @@ class LocationFinder:
         return self._arch.registers.get(names[number]) if 0 <= number < len(names) else None
 
     def _frame_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace | None:
-        """A place above the return address is the caller's, and true already; one below it is not."""
+        """A place above the return address is the caller's, and valid already; one below it is not."""
         assert self._arch is not None
         at: int | None = self._cfa_offset(ops[0].args[0])
         if at is None or at < 0 or len(ops) > 1:
@@ -160,8 +160,8 @@ class LocationFinder:
         return UserPlace("memory", (self._arch.stack_pointer,), at + self._arch.stack_arguments)
 
     def _cfa_offset(self, offset: int) -> int | None:
-        """An offset from the frame base as one from the canonical frame address; None where they have no fixed
-        distance."""
+        """An offset from the frame base as one from the canonical frame address; None if their distance is not
+        fixed."""
         from elftools.dwarf.dwarf_expr import DWARFExprParser
 
         base = attribute_value(self._die, "frame_base")
@@ -197,7 +197,7 @@ class Convention:
         self._stack = arch.stack_arguments
 
     def assign_locations(self, kinds: list[DIE | None], references: list[bool], result: DIE | None) -> list[UserPlace]:
-        """Places of parameters of these types, some of which go by their address, for a function that returns
+        """Places of parameters of these types, some of them passed by reference, for a function that returns
         ``result``."""
         if self._arch.result_address_first and result is not None and self._returns_in_memory(result):
             self._general.pop(0)
@@ -210,7 +210,7 @@ class Convention:
         return is_struct(kind) and (_is_passed_by_reference(kind) or classify_eightbytes(kind) is None)
 
     def _assign_parts(self, kind: DIE | None) -> UserPlace:
-        """Each eight bytes by their class."""
+        """Assign each eightbyte by its class."""
         if is_struct(kind) and _is_passed_by_reference(kind):
             return self._assign_reference()
         parts = classify_eightbytes(kind)
@@ -224,7 +224,7 @@ class Convention:
         return UserPlace("registers", registers) if integers == len(parts) else VECTOR
 
     def _assign_whole(self, kind: DIE | None) -> UserPlace:
-        """All in registers of one class; a value that finds too few leaves none to those after it."""
+        """Assign all of it to registers of one class; a value that finds too few leaves none for those after it."""
         size = size_of(kind)
         if is_float(kind) or is_struct(kind) and set(classify_eightbytes(kind, 64) or ()) == {"vector"}:
             self._vectors -= 1
@@ -238,7 +238,7 @@ class Convention:
         return UserPlace("registers", tuple([self._general.pop(0) for _ in range(words)]))
 
     def _assign_reference(self) -> UserPlace:
-        """The caller's copy, by its address."""
+        """Assign the address of the caller's copy."""
         if not self._general:
             return UserPlace("unknown", why="is passed by an address on the stack, which Sonde does not follow")
         return UserPlace("memory", (self._general.pop(0),), 0)
@@ -253,9 +253,9 @@ class Convention:
 
 
 def _is_passed_by_reference(kind: DIE, depth: int = 0) -> bool:
-    """C++: a class that cannot be copied byte by byte. DWARF 5 has an attribute for it (DW_CC_pass_by_reference, 4,
-    and _value, 5); without that its members tell, by the rule of the C++ ABI (section 1.1, "non-trivial for the
-    purposes of calls")."""
+    """C++: a class that cannot be copied byte by byte. DWARF 5 has an attribute for it (DW_CC_pass_by_reference, 4, and
+    _value, 5); without it the members decide, by the rule of the C++ ABI (section 1.1, "non-trivial for the purposes of
+    calls")."""
     told = attribute_value(kind, "calling_convention")
     if told in (4, 5):
         return bool(told == 4)
@@ -271,7 +271,7 @@ def _is_passed_by_reference(kind: DIE, depth: int = 0) -> bool:
 
 
 def _is_nontrivial_member(function: DIE, own: str, kind: DIE) -> bool:
-    """Whether a member function is a destructor or copy constructor that somebody wrote."""
+    """Whether a member function is a user-provided destructor or copy constructor."""
     if attribute_value(function, "artificial") or attribute_value(function, "defaulted") or attribute_value(function,
                                                                                                             "deleted"):
         return False

@@ -1,4 +1,4 @@
-"""Where the code of an entry of debug information lies."""
+"""Where the code of a debug information entry is."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def unit_of(die: DIE) -> CompileUnit:
-    """The unit of an entry; one of types, which has the same face, is of no entry with code."""
+    """The unit of an entry; a type unit, which has the same interface, has no entry with code."""
     return cast("CompileUnit", die.cu)
 
 
 def low_pc(die: DIE) -> int | None:
-    """The address of a function's first instruction; DW_AT_ranges (hot and cold part) begins with that."""
+    """The address of a function's first instruction; DW_AT_ranges (hot and cold part) begins with it."""
     low = attribute_value(die, "low_pc")
     if isinstance(low, int):
         return low

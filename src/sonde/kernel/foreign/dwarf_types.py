@@ -22,11 +22,11 @@ _POINTERS = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&", "DW_TAG_r
 _SCOPES = ("DW_TAG_namespace", *_STRUCTS)
 _FLOATS = (0x03, 0x04, 0x0F)  # DW_ATE_complex_float, _float, _decimal_float
 _BOOLEAN, _SIGNED = 0x02, (0x05, 0x06, 0x0D)  # DW_ATE_boolean; _signed, _signed_char, _signed_fixed
-_MAX_DEPTH = 64  # of types within types: only damaged files have more
+_MAX_DEPTH = 64  # levels of types within types: only damaged files have more
 _MAX_SIZE = 1 << 40  # bytes
 _MAX_OFFSET = 1 << 30  # bytes, of a member in its struct
 _MAX_NAME = 4096  # characters
-_MAX_PARTS = 500  # types that a declaration is made of
+_MAX_PARTS = 500  # nested types in a declaration
 
 
 def attribute_value(die: DIE, name: str) -> int | bytes | list[int] | None:
@@ -37,13 +37,13 @@ def attribute_value(die: DIE, name: str) -> int | bytes | list[int] | None:
 
 
 def attribute_number(die: DIE, name: str, default: int = 0) -> int:
-    """The value of an attribute that is a number."""
+    """The value of a numeric attribute."""
     value = attribute_value(die, name)
     return value if isinstance(value, int) else default
 
 
 def attribute_text(die: DIE, name: str) -> str:
-    """The value of an attribute that is a text; "" if there is none."""
+    """The value of a text attribute; "" if there is none."""
     value = attribute_value(die, name)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
@@ -54,7 +54,7 @@ def referred_die(die: DIE, name: str) -> DIE | None:
 
 
 def find_origin(die: DIE, name: str = "name") -> DIE:
-    """The entry that has an attribute: a copy refers to what it was made from, a definition to its declaration."""
+    """The entry that has an attribute: a copy refers to its abstract origin, a definition to its declaration."""
     for _ in range(8):
         if "DW_AT_" + name in die.attributes:
             return die
@@ -89,7 +89,7 @@ def strip_qualifiers(die: DIE | None) -> DIE | None:
 
 
 def size_of(die: DIE | None) -> int:
-    """Bytes of a type; 0 for void, functions and what is only declared."""
+    """Size of a type in bytes; 0 for void, functions and what is only declared."""
     die = strip_qualifiers(die)
     if die is None:
         return 0
@@ -131,19 +131,19 @@ def is_struct(die: DIE | None) -> TypeGuard[DIE]:
 
 
 def tagged_name(die: DIE) -> str:
-    """``struct x`` or ``union x``: how C calls it."""
+    """``struct x`` or ``union x``: its name in C."""
     return f"{'union' if die.tag == 'DW_TAG_union_type' else 'struct'} {name_of(die)}"
 
 
 def data_members(die: DIE) -> list[DIE]:
-    """Data members and base classes of a struct; static members are none."""
+    """Data members and base classes of a struct, without static members."""
     return [child for child in die.iter_children()
             if child.tag in ("DW_TAG_member", "DW_TAG_inheritance") and not attribute_value(child, "external")
             and not attribute_value(child, "declaration") and isinstance(member_offset(child), int)]
 
 
 def member_offset(die: DIE) -> int | None:
-    """Byte offset of a member; None if only the running program knows (a virtual base)."""
+    """Byte offset of a member; None if that is known only at run time (a virtual base)."""
     where = attribute_value(die, "data_member_location")
     if where is None or isinstance(where, int):
         return where or 0
@@ -163,13 +163,13 @@ class TypeConverter:
         self._depth = 0
 
     def convert_type(self, die: DIE | None) -> Type:
-        """The type; void, functions and what has no size become VOID."""
+        """The converted type; void, functions and types without a size become VOID."""
         die = strip_qualifiers(die)
         if die is None:
             return VOID
         key = die.offset
         if key not in self._known:
-            self._known[key] = VOID  # what a damaged type that holds itself finds
+            self._known[key] = VOID  # found by a damaged type that contains itself
             self._depth += 1
             try:
                 self._known[key] = self._convert_die(die) if self._depth < _MAX_DEPTH else VOID
@@ -192,7 +192,8 @@ class TypeConverter:
         return Array(UINT64, size // 8) if size and size % 8 == 0 else VOID
 
     def _convert_pointer(self, die: DIE) -> Type:
-        """Not to be followed now: types point at each other in circles, but a struct loads its members when asked."""
+        """A pointer, followed only later: types refer to each other in cycles, but a struct loads its members on
+        demand."""
         to = strip_qualifiers(referred_die(die, "type"))
         return Pointer(VOID if to is None or to.tag == "DW_TAG_subroutine_type" else self.convert_type(to), USER)
 
@@ -202,7 +203,7 @@ class TypeConverter:
         of = strip_qualifiers(element)
         if len(lengths) == 1 and lengths[0] and of is not None and of.tag == "DW_TAG_base_type" and \
                 name_of(of) == "char":
-            return Str(lengths[0])  # as of the kernel's types: a char array is text
+            return Str(lengths[0])  # as with the kernel's types: a char array is text
         found = self.convert_type(element)
         for length in reversed(lengths):
             found = Array(found, length)
@@ -220,14 +221,14 @@ class TypeConverter:
         return tuple([field for member in data_members(die) for field in self._convert_member(member)])
 
     def _convert_member(self, die: DIE) -> list[StructField]:
-        """None of one that lies where no struct has anything: only damaged files have such."""
+        """None for a member at an impossible offset: only damaged files have one."""
         kind, at = self.convert_type(referred_die(die, "type")), member_offset(die) or 0
         bits = attribute_number(die, "bit_size")
         begin = _bitfield_offset(die, kind, at, bits) if bits else 8 * at
         if not 0 <= begin < 8 * _MAX_OFFSET or not 0 <= bits <= 64:
             return []
         if die.tag == "DW_TAG_inheritance":
-            return [StructField("", kind, at)]  # the base's members are found as those of an anonymous one
+            return [StructField("", kind, at)]  # the base's members are found like those of an anonymous struct
         if bits:
             return [_make_bitfield(name_of(die), kind, begin, bits)]
         return [StructField(name_of(die), kind, at)] if kind != VOID else []
@@ -252,7 +253,7 @@ def _make_bitfield(name: str, kind: Type, bits_at: int, bits: int) -> StructFiel
 
 def _convert_base_type(die: DIE) -> Type:
     size, encoding = attribute_number(die, "byte_size"), attribute_value(die, "encoding")
-    if encoding in _FLOATS or size not in (1, 2, 4, 8):  # shown as bytes: programs have no floating point
+    if encoding in _FLOATS or size not in (1, 2, 4, 8):  # shown as bytes: BPF has no floating point
         return Array(UINT64, size // 8) if size > 8 and size % 8 == 0 and encoding not in _FLOATS else \
             Array(UINT8, size)
     if encoding == _BOOLEAN and size == 1:
@@ -275,12 +276,12 @@ def _convert_enum(die: DIE) -> Type:
 
 
 def format_declaration(die: DIE | None, name: str = "") -> str:
-    """C declaration: ``const char* s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
+    """C declaration: ``const char* s``, ``int (*)(void *)``, ``struct point p``; without a name, the type alone."""
     return f"{_Declaration().format_type(die, 0)} {name}".strip()
 
 
 class _Declaration:
-    """The text of one type; "..." stands for what is beyond measure (pointers to functions of pointers to ...)."""
+    """The text of one type; "..." stands for what is nested too deeply (pointers to functions of pointers to ...)."""
 
     def __init__(self) -> None:
         self._parts = 0

@@ -1,7 +1,7 @@
 """ELF64 files: functions, data symbols, sections, and file offset ↔ virtual address.
 
 Only what tracing needs. Symbols come from .symtab and .dynsym; where a file has been stripped, from its separate
-debug file, or from the compressed small symbol table in .gnu_debugdata. Everything in a file may be made up, so
+debug file, or from the compressed small symbol table in .gnu_debugdata. Everything in a file may be forged, so
 everything has a size beyond which it is not read.
 """
 
@@ -35,13 +35,13 @@ _OBJECTS = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
 MOST_READ = 64 << 20      # anything that is read at once
 MOST_SYMBOLS = 24 << 20   # a table of symbols: a million of them
 MOST_NOTES = 4 << 20      # all notes together
-MOST_XZ = 24 << 20        # .gnu_debugdata when it is unpacked, and while it is
-SMALL_STRINGS = 4 << 20   # texts that are kept in memory as a whole
+MOST_XZ = 24 << 20        # .gnu_debugdata, unpacked and while unpacking
+SMALL_STRINGS = 4 << 20   # strings that are kept in memory as a whole
 SECTION_NAME = 64
 MOST_DYNAMIC = 1 << 16
 MOST_NEEDED = 256         # libraries
 MOST_PATH = 4096
-MOST_SEGMENTS = 1170      # 64 KiB of headers: the kernel runs no file with more
+MOST_SEGMENTS = 1170      # 64 KiB of headers: the kernel executes no file with more
 
 
 class Segment(Record):
@@ -68,9 +68,9 @@ class Section(Record):
 
 
 class Elf:
-    """One file, by its descriptor, which stays its owner's. Parts are read when they are needed; it is not mapped: a
-    mapped file that somebody truncates kills its reader. ``path`` is what to call it, ``debug`` its separate debug
-    file. As a member of an archive it begins at ``start``, and the offsets of its addresses are the archive's."""
+    """One file, by its descriptor, which the caller still owns. Parts are read when needed; it is not mapped: a mapped
+    file that somebody truncates kills its reader. ``path`` is its name in messages, ``debug`` its separate debug file.
+    As a member of an archive it begins at ``start``, and the offsets of its addresses are the archive's."""
 
     def __init__(self, descriptor: int, path: str = "", start: int = 0, size: int | None = None) -> None:
         self.descriptor = descriptor
@@ -122,7 +122,7 @@ class Elf:
 
     def _read_sections(self, at: int, count: int, names: int) -> list[Section]:
         if not at:
-            return []  # stripped of its section headers
+            return []  # its section headers have been stripped
         rows = self._read_rows(_SECTION, at, count)
         strings = self.read(rows[names][4], min(rows[names][5], SECTION_NAME * count)) if names < len(rows) else b""
         return [Section(strings[r[0]:r[0] + SECTION_NAME].partition(b"\0")[0].decode("latin-1"), r[1], r[3], r[4],
@@ -162,7 +162,7 @@ class Elf:
 
     @property
     def needed(self) -> tuple[list[str], list[str]]:
-        """The sonames of the libraries that it is to be loaded with, and folders in which they are looked for first."""
+        """The sonames of the libraries that it needs, and the folders in which they are looked for first."""
         dynamic = self.find_section(".dynamic")
         if dynamic is None or not dynamic.link < len(self.sections):
             return [], []
@@ -180,7 +180,7 @@ class Elf:
     # places
 
     def address_to_offset(self, address: int) -> int | None:
-        """File offset of a virtual address; None if the file does not hold it."""
+        """File offset of a virtual address; None if it is not in the file."""
         for low, high, offset in self._loads:
             if low <= address < high:
                 return address - low + offset
@@ -196,7 +196,7 @@ class Elf:
     # symbols
 
     def functions(self) -> Functions:
-        """Functions that lie in this file, debug files consulted."""
+        """Functions in this file, from debug files too."""
         if self._functions is None:
             sources: list[_Strings] = []
             found = Functions(lambda text: sources[text >> 32].name_at(text & 0xFFFFFFFF))
@@ -212,12 +212,12 @@ class Elf:
         return self._functions
 
     def function_at(self, address: int) -> tuple[str, int] | None:
-        """(name, offset into it) of the function that holds a virtual address."""
+        """(name, offset into it) of the function that contains a virtual address."""
         _, _, rows = self.functions().functions_around(address)
         return function_in(rows, [row[0] for row in rows], address)
 
     def find_object(self, name: str) -> tuple[int, int] | None:
-        """(address, size) of a data or function symbol; one with a size comes first."""
+        """(address, size) of a data or function symbol; one with a size is preferred."""
         found: tuple[int, int] | None = None
         for file in self._symbol_files():
             for table, strings in file._symbol_tables():
@@ -238,7 +238,7 @@ class Elf:
                 yield table, self.sections[table.link]
 
     def _read_symbols(self, table: Section, kinds: frozenset[int]) -> Iterator[tuple[int, int, int, int]]:
-        """(place of its name, kind, address, size) of defined symbols of some kinds; the same one may come twice."""
+        """(offset of its name, kind, address, size) of defined symbols of some kinds; the same one may come twice."""
         portion = 24 << 15
         for at in range(0, table.size, portion):
             data = self.read(table.offset + at, min(portion, table.size - at))
@@ -257,7 +257,7 @@ class Elf:
 
     @property
     def has_debug_info(self) -> bool:
-        """Whether there is DWARF in it."""
+        """Whether it has DWARF."""
         return any(s.name in (".debug_info", ".zdebug_info") for s in self.sections)
 
     def with_debug_info(self) -> Elf | None:
@@ -265,12 +265,12 @@ class Elf:
         return next((file for file in (self, self.debug) if file is not None and file.has_debug_info), None)
 
     def _symbol_files(self) -> list[Elf]:
-        """This file and whatever else has symbols of it."""
+        """This file and any other with symbols for it."""
         more = None if self.has_symbols else self.debug or self._open_mini_debug_info()
         return [self, more] if more is not None else [self]
 
     def _open_mini_debug_info(self) -> Elf | None:
-        """An ELF file of symbols within this one, compressed by xz."""
+        """The ELF file of symbols embedded in this one, compressed by xz."""
         section = self.find_section(".gnu_debugdata")
         if section is None:
             return None
@@ -297,14 +297,14 @@ class Inner(Elf):
 
 
 class _Strings:
-    """The texts of a symbol table, in memory where they are few."""
+    """The strings of a symbol table, in memory if they are small."""
 
     def __init__(self, file: Elf, section: Section) -> None:
         self._file, self._section = file, section
         self._text = file.section_bytes(section) if section.size <= SMALL_STRINGS else None
 
     def name_at(self, at: int) -> str:
-        """The name that begins there; "memcpy@@GLIBC_2.14" is memcpy, a version is no part of the name."""
+        """The name that begins there; "memcpy@@GLIBC_2.14" is memcpy: a version is not part of the name."""
         if self._text is not None:
             raw = self._text[at:at + NAME]
         else:
@@ -313,7 +313,7 @@ class _Strings:
         return text.partition("@")[0] or text
 
     def find_name(self, name: str) -> set[int]:
-        """Where a name, with a version or without, may begin."""
+        """Where a name, with or without a version, may begin."""
         text = self._file.section_bytes(self._section) if self._text is None else self._text
         found: set[int] = set()
         if not name:

@@ -1,4 +1,4 @@
-"""Foreign files as the rest of Sonde sees them: what they are asked, the reader answers, and some of it is kept."""
+"""Foreign files as the rest of Sonde sees them: the reader answers what they are asked, and some answers are kept."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 PT_LOAD = 1
 MOST_ENTRIES = 1 << 24  # of an .eh_frame
-OPEN = 48             # files whose descriptors are kept; others are opened again when they are needed
+OPEN = 48             # files whose descriptors are kept; others are reopened when needed
 MOST_FUNCTIONS = 250_000  # of a file, when all of them are wanted
 MOST_NAMES = 32 << 20     # characters of their names
-MANY_NAMES = 256      # that are demangled at a time
+MANY_NAMES = 256      # names that are demangled at a time
 
 
 class FrameRow(Record):
-    """What holds at an address: the canonical frame address and where the caller's registers are.
+    """The rule for an address: the canonical frame address and where the caller's registers are.
 
     ``cfa`` is (register, offset) or an expression; rules are ("offset", n), ("value", n), ("register", r),
     ("expression", bytes), ("value expression", bytes), ("undefined", 0). ``signal``: it is a signal's frame.
@@ -59,7 +59,7 @@ class FrameRow(Record):
 
 
 class FunctionBlock(Record):
-    """All functions that matter to the addresses from ``low`` to ``high``."""
+    """All functions that matter for the addresses from ``low`` to ``high``."""
 
     low: int
     high: int
@@ -68,13 +68,13 @@ class FunctionBlock(Record):
 
 
 class ForeignFile:
-    """A file that is kept as what it was when it was first seen, by a path that leads to it."""
+    """A file as it was when it was first seen, by a path that leads to it."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self.stamp = stamp_of_file(path, descriptor)
-        self.problem = ""        # why nothing is asked of it any more
-        self.debug_problem = ""  # the same of its debug information alone
+        self.problem = ""        # why it is not asked about any more
+        self.debug_problem = ""  # the same for its debug information alone
         self._descriptor = descriptor
         self._debug: ElfFile | None = None
         self._lows: list[int] = []
@@ -85,7 +85,7 @@ class ForeignFile:
     # asking
 
     def ask_reader(self, question: str, *arguments: Json) -> Any:
-        """See reader.ask. A file over which the reader was ended is not asked about again; that is said once."""
+        """See reader.ask. A file over which the reader was ended is not asked about again; a notice says so once."""
         debug = QUESTIONS[question].debug
         if problem := self.problem or debug and self.debug_problem:
             raise Unread(problem)
@@ -105,7 +105,7 @@ class ForeignFile:
             raise Unread(problem) from None
 
     def open_descriptor(self) -> int:
-        """An open descriptor of it; EnvironmentProblem if it is gone."""
+        """An open descriptor; EnvironmentProblem if the file is gone."""
         if self._descriptor < 0:
             self._descriptor = self._reopen_file()
         _keep_open(self)
@@ -119,7 +119,7 @@ class ForeignFile:
         return descriptor
 
     def close(self) -> None:
-        """Give the descriptor back; it is opened again when it is needed."""
+        """Close the descriptor; the file is reopened when needed."""
         _open.pop(self, None)
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -143,7 +143,8 @@ class ForeignFile:
         return block
 
     def _account_kept(self, size: int) -> None:
-        """So many bytes of its contents are kept from now on. A file that has too many of them starts anew."""
+        """Account for this many more bytes of its contents that are kept. A file with too many of them starts
+        afresh."""
         if self not in _contents:
             _contents.put(self, self, 0)
         _contents.grow(self, size)
@@ -151,16 +152,16 @@ class ForeignFile:
             self.forget_contents()
 
     def forget_contents(self) -> None:
-        """Drop what is kept of its contents."""
+        """Drop the contents that are kept."""
         _contents.drop(self)
 
     def clear_contents(self) -> None:
-        """It is not kept any more."""
+        """Note that it is not kept any more."""
         self._lows, self._blocks, self._frames, self._places = [], [], {}, {}
 
 
 class JitMap(ForeignFile):
-    """/tmp/perf-PID.map, in which a run-time compiler says what it made where, as it was when it was opened."""
+    """/tmp/perf-PID.map, in which a run-time compiler lists its functions, as it was when it was opened."""
 
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function at an address of the process."""
@@ -177,10 +178,10 @@ class JitMap(ForeignFile):
 
 
 class ElfFile(ForeignFile):
-    """An ELF file. EnvironmentProblem if it is none."""
+    """An ELF file. EnvironmentProblem if it is not one."""
 
     def __init__(self, path: str, descriptor: int) -> None:
-        self._gone = False  # only what the store of symbols has of it can be asked
+        self._gone = False  # only what the symbol store has of it can be asked
         self.was_kept = False  # its symbols have been stored, or cannot be
         self._sought = False  # a debug file, in the store and elsewhere
         super().__init__(path, descriptor)
@@ -197,11 +198,11 @@ class ElfFile(ForeignFile):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that knowing it takes, without its contents."""
+        """Bytes that remembering it takes, without its contents."""
         return _FILE + 2 * getsizeof(self.path) + _ROW * len(self._loads)
 
     def address_to_offset(self, address: int) -> int | None:
-        """File offset of a virtual address; None if the file does not hold it."""
+        """File offset of a virtual address; None if it is not in the file."""
         return next((address - low + offset for low, high, offset in self._loads if low <= address < high), None)
 
     def offset_to_address(self, offset: int) -> int | None:
@@ -210,7 +211,7 @@ class ElfFile(ForeignFile):
                      if start <= offset < start + high - low), None)
 
     def function_at(self, address: int) -> tuple[str, int] | None:
-        """(name, offset into it) of the function that holds a virtual address."""
+        """(name, offset into it) of the function that contains a virtual address."""
         block = self.function_block(address, "around")
         found = function_in(block.rows, block.starts, address)
         if found is None and not (self._has_symbols or self._debug or self._sought) and self._fetch_debug_file():
@@ -219,7 +220,7 @@ class ElfFile(ForeignFile):
         return found
 
     def functions(self) -> list[UserFunction]:
-        """Functions that lie in this file, debug files consulted, in order of address and name, each once."""
+        """Functions in this file, from debug files too, in order of address and name, each once."""
         if self._functions is None:
             self._functions = self._read_functions()
         return self._functions
@@ -239,14 +240,14 @@ class ElfFile(ForeignFile):
         return found
 
     def symbol_file(self, origin: str) -> bytes:
-        """Its functions as an ELF file of their own; ``origin`` is what it is called."""
+        """Its functions as an ELF file of their own, which names ``origin`` as their source."""
         from ..symbol_file import write_symbol_file
         return write_symbol_file(self.type, self.machine, self._loads, self.build_id, origin,
                                  self._functions or self._read_functions())
 
     @property
     def origin(self) -> str:
-        """Of a file of symbols: what the file was called that they were taken from."""
+        """Of a symbol file: the name of the file that the symbols were taken from."""
         return str(self.ask_reader("origin"))
 
     def find_object(self, name: str) -> tuple[int, int] | None:
@@ -255,7 +256,7 @@ class ElfFile(ForeignFile):
         return (found[0], found[1]) if found else None
 
     def needed(self) -> tuple[list[str], list[str]]:
-        """The sonames of the libraries that it is to be loaded with, and folders in which they are looked for first."""
+        """The sonames of the libraries that it needs, and the folders in which they are looked for first."""
         sonames, folders = self.ask_reader("needed")
         here = os.path.dirname(os.path.realpath(self.path))
         return sonames, [folder.replace("${ORIGIN}", here).replace("$ORIGIN", here) for folder in folders]
@@ -275,8 +276,8 @@ class ElfFile(ForeignFile):
         return self._frames[address]
 
     def unwind_rows(self, first: int) -> tuple[bytes, int] | None:
-        """Rows for programs that unwind (:mod:`sonde.unwinding`), of the entries of ``.eh_frame`` from the ``first``
-        one on, and the entry to go on with (0: that was all); None if the file has no such section."""
+        """Rows for programs that unwind (:mod:`sonde.unwinding`), from the entries of ``.eh_frame`` from ``first`` on,
+        and the entry to continue with (0: that was all); None if the file has no such section."""
         there, digits, following = self.ask_reader("unwind_rows", first)
         rows = bytes.fromhex(digits)
         if len(rows) % ROW.size or following and not first < following < MOST_ENTRIES:
@@ -285,7 +286,7 @@ class ElfFile(ForeignFile):
 
     def find_interpreter(self) -> tuple[int, int, int, bytes] | None:
         """CPython's version, the addresses of its _PyRuntime and PyCode_Type, and the first bytes of _PyRuntime; None
-        if the file does not hold it."""
+        if they are not in the file."""
         found = self.ask_reader("interpreter")
         return (found[0], found[1], found[2], bytes.fromhex(found[3])) if found is not None else None
 
@@ -318,7 +319,7 @@ class ElfFile(ForeignFile):
         return SourceLines([SourceLine(*row) for row in found], problem, hints)
 
     def code_places(self, address: int) -> list[tuple[str, str, int]]:
-        """(function, source file, line) of an address, after those of the functions that are inlined there."""
+        """(function, source file, line) of an address, after those of the functions inlined there."""
         known = self._places.get(address)
         if known is None:
             known = self._places[address] = [(name, file, line)
@@ -327,12 +328,12 @@ class ElfFile(ForeignFile):
         return known
 
     def inlined_copies(self, name: str) -> Inlined | None:
-        """The copies of a function in others."""
+        """The inlined copies of a function."""
         found = self.ask_reader("inlined", name)
         return Inlined(*found) if found else None
 
     def ask_reader(self, question: str, *arguments: Json) -> Any:
-        """Of one that is gone the store may know the functions, and nothing else."""
+        """Ask the reader; of a file that is gone the store may know the functions, and nothing else."""
         self.open_descriptor()
         if self._gone and question not in ("around", "functions"):
             raise EnvironmentProblem(f"{self.path} is gone")
@@ -343,7 +344,7 @@ class ElfFile(ForeignFile):
 
     @property
     def owner(self) -> int:
-        """The user id that it belongs to; EnvironmentProblem if it is gone."""
+        """The user id of its owner; EnvironmentProblem if it is gone."""
         return os.fstat(self.open_descriptor()).st_uid
 
     def _reopen_file(self) -> int:
@@ -360,7 +361,7 @@ class ElfFile(ForeignFile):
         return descriptor
 
     def _fetch_debug_file(self) -> bool:
-        """Take the store's debug file, or have a debuginfod server give one; whether there is one now."""
+        """Take the debug file from the store, or from a debuginfod server; whether there is one now."""
         def open_debug_file() -> ElfFile | None:
             return self._open_stored(symbol_store.open_debug_file)
 
@@ -375,7 +376,7 @@ class ElfFile(ForeignFile):
         return found is not None
 
     def _open_stored(self, *opens: Callable[[bytes], int]) -> ElfFile | None:
-        """The first of the store's files that belong to this one."""
+        """The first file in the store that belongs to this one."""
         found = (open_stored(open_entry, self.build_id, open_entry(self.build_id)) for open_entry in opens)
         return next((each for each in found if each is not None), None)
 
@@ -392,11 +393,11 @@ class ElfFile(ForeignFile):
 
     def _debug_candidates(self) -> list[str]:
         if not self.build_id:
-            return []  # nothing cheap tells whether a file belongs to this one
+            return []  # no cheap check that a file belongs to this one
         digits, name = self.build_id.hex(), self._debug_link
         found = [f"{top}/.build-id/{digits[:2]}/{digits[2:]}.debug" for top in places.debug_directories]
         if name and "/" not in name:
-            within = self.path.startswith("/proc/")  # below a process's root its links are not ours to follow
+            within = self.path.startswith("/proc/")  # links below a process's root are not resolved in ours
             where = os.path.dirname(self.path if within else os.path.realpath(self.path))
             found += [f"{where}/{name}", f"{where}/.debug/{name}",
                       *[f"{top}{where}/{name}" for top in places.debug_directories]]
@@ -410,12 +411,12 @@ def _unpack_frame_row(pair: list[int] | None, expression: str, rules: list[Any],
 
 
 def open_stored(open_entry: Callable[[bytes], int], build_id: bytes, descriptor: int) -> ElfFile | None:
-    """The store's file in ``descriptor``, which may be -1; None if it is not what it should be."""
+    """The file from the store in ``descriptor``, which may be -1; None if it is not what it should be."""
     return open_checked(descriptor, build_id.hex(), lambda: StoredFile(open_entry, build_id, descriptor))
 
 
 def open_checked(descriptor: int, build_id: str, make: Callable[[], ElfFile]) -> ElfFile | None:
-    """The file that is made of a descriptor, if that is not -1 and the file's build id begins so."""
+    """The file made from a descriptor, if that is not -1 and the file's build id begins so."""
     if descriptor < 0:
         return None
     try:
@@ -453,8 +454,8 @@ class StoredFile(ElfFile):
 
 # ---- what is kept
 
-STRIKES = 3  # files of one user, root apart, over which the reader may be ended; then it reads no more of them
-_ROW, _FRAME, _FILE, _TEXT = 200, 1200, 1500, 250  # bytes: of a function, of an unwinding rule, of what else is kept
+STRIKES = 3  # files of one user other than root over which the reader may be ended; then it reads no more of them
+_ROW, _FRAME, _FILE, _TEXT = 200, 1200, 1500, 250  # bytes: of a function, an unwinding rule, anything else
 
 _contents: Cache[ForeignFile, ForeignFile] = Cache(0, ForeignFile.clear_contents)
 _known: Cache[Stamp, ElfFile] = Cache(0, ForeignFile.close)  # whatever the paths
@@ -463,12 +464,12 @@ _refused: Cache[Stamp, str] = Cache(0)   # what cannot be read, and why
 _demangled: Cache[str, str] = Cache(0)
 _left_mangled: Cache[str, str] = Cache(0)  # sources of a name over which the reader was ended
 _strikes: dict[int, int] = {}            # by user id
-_open: dict[ForeignFile, None] = {}      # the one that was used longest ago first
+_open: dict[ForeignFile, None] = {}      # least recently used first
 
 
 def limit_kept_bytes(symbols: int) -> None:
-    """Keep no more than five eighths of so many bytes (see memory.Memory); the rest is kernel.user_symbols' and
-    kernel.mappings'."""
+    """Keep no more than five eighths of these bytes (see memory.Memory); the rest is for kernel.user_symbols and
+    kernel.mappings."""
     for cache, share in ((_contents, 3 * symbols // 8), (_known, symbols // 12),
                          (_stamps, symbols // 24), (_refused, symbols // 24), (_demangled, symbols // 12 - 4096),
                          (_left_mangled, 4096)):
@@ -486,16 +487,16 @@ def _keep_open(file: ForeignFile) -> None:
 
 
 def release_files() -> None:
-    """End the reader and close all files; what is asked next starts and opens them again."""
+    """End the reader and close all files; the next question starts and opens them again."""
     reader.release_reader()
     for file in list(_open):
         file.close()
 
 
 def open_elf(path: str) -> ElfFile:
-    """The file, from what is kept unless it changed; one that has been read and is gone stays known.
+    """The file, cached unless it changed; one that has been read stays known after it is gone.
 
-    EnvironmentProblem if it is unreadable or no ELF64 file.
+    EnvironmentProblem if it is unreadable or not an ELF64 file.
     """
     try:
         stamp = stamp_of_path(path)
@@ -531,7 +532,7 @@ def _open_new(path: str) -> ElfFile:
 
 
 def open_jit_map(path: str, owner: int) -> JitMap | None:
-    """The map at a path, if it is a file of root's or the ``owner``'s, and no link: nobody else may name frames."""
+    """The map at a path, if it belongs to root or the ``owner``, and is not a link: nobody else may name frames."""
     try:
         descriptor = open_regular(path, follow=False)
     except EnvironmentProblem:
@@ -543,22 +544,22 @@ def open_jit_map(path: str, owner: int) -> JitMap | None:
 
 
 def is_elf(path: str) -> bool:
-    """Whether a file starts as ELF files do; or is an archive, where a member of one is meant."""
+    """Whether a file starts as ELF files do; or is an archive, if a member of one is meant."""
     return read_start(path, 4) == b"\x7fELF" or bool(split_member(path)[1]) and read_start(path, 2) == b"PK"
 
 
 def inlined_copies(path: str, name: str) -> Inlined | None:
-    """The copies of a function in others, by the file's debug information; None if it has none."""
+    """The inlined copies of a function, by the file's debug information; None if it has none."""
     try:
         return open_elf(path).inlined_copies(name)
     except EnvironmentProblem:
         return None
 
 
-# ---- questions about what is no ELF file
+# ---- questions about files other than ELF
 
 def read_ld_cache(path: str, machine: str) -> dict[str, str]:
-    """soname → path of /etc/ld.so.cache or a file like it."""
+    """soname → path from /etc/ld.so.cache or a file like it."""
     file = ForeignFile(path, open_regular(path))
     try:
         return dict(file.ask_reader("loader_cache", machine))
@@ -567,9 +568,9 @@ def read_ld_cache(path: str, machine: str) -> dict[str, str]:
 
 
 def demangle(names: list[str], source: str = "") -> list[str] | None:
-    """C++ names as people write them, others as they are; None where there is no C++ runtime.
+    """C++ names as in source code, others unchanged; None where there is no C++ runtime.
 
-    ``source`` is the file that they come from: if one takes too long, all of that file's stay as they are.
+    ``source`` is the file that they come from: if one takes too long, all names of that file stay as they are.
     """
     shown: list[str] = []
     for at in range(0, len(names), MANY_NAMES):

@@ -18,7 +18,7 @@ MOST_RULES = 128       # registers of a row
 
 
 class UnwindRow(Record):
-    """What holds at an address: the canonical frame address and where the caller's registers are.
+    """The rule for an address: the canonical frame address and where the caller's registers are.
 
     ``cfa`` is (register, offset) or an expression; rules are ("offset", n), ("value", n), ("register", r),
     ("expression", bytes), ("value expression", bytes), ("undefined", 0).
@@ -48,7 +48,7 @@ class UnwindTable:
         return self._entries
 
     def find_row(self, address: int) -> tuple[UnwindRow, bool, int] | None:
-        """(row, whether it is a signal's frame, the return address's number) at a virtual address."""
+        """(row, whether it is a signal's frame, the return address's register) at a virtual address."""
         entries = self.entries
         low, high = 0, len(entries)
         while low < high:
@@ -67,7 +67,7 @@ class UnwindTable:
         return state.row, cie.signal, cie.return_register
 
     def entry_rows(self, start: int, at: int) -> Iterator[tuple[int, UnwindRow]]:
-        """(first address, row) of all rows of an entry; each is good until the next is asked for."""
+        """(first address, row) of all rows of an entry; each is valid until the next is taken."""
         cie, program = self._read_entry(at)
         state = _State(cie, start)
         for _ in state.execute_program(program):
@@ -110,7 +110,7 @@ class UnwindTable:
 
 
 class _Cie(Record):
-    """What entries have in common."""
+    """What the entries of a group have in common."""
 
     code: int
     data: int
@@ -145,11 +145,11 @@ def _read_cie(data: bytes, base: int, at: int) -> _Cie:
                 data[behind:reader.end])
 
 
-_ADVANCES = {0x02: "B", 0x03: "H", 0x04: "I"}  # instructions: the form of the number behind each
+_ADVANCES = {0x02: "B", 0x03: "H", 0x04: "I"}  # instructions: the encoding of each one's operand
 
 
 class _State:
-    """What holds while an entry's instructions are executed: ``row``, from ``location`` on."""
+    """The state while an entry's instructions are executed: ``row`` holds from ``location`` on."""
 
     def __init__(self, cie: _Cie, location: int) -> None:
         self.cie, self.location = cie, location
@@ -161,7 +161,7 @@ class _State:
         self.initial = dict(self.row.rules)
 
     def execute_program(self, program: bytes) -> Iterator[int]:
-        """Execute instructions; gives, while what held so far still does, where it ends."""
+        """Execute instructions; before each change of address, yield where the current row ends."""
         reader = Numbers(program, 0, 0, len(program))
         while reader.at < reader.end:
             op = reader.read_byte()
@@ -205,7 +205,7 @@ class _State:
             row.cfa = reader.read_block()
         elif op == 0x2E:  # DW_CFA_GNU_args_size
             reader.read_uleb128()
-        elif op == 0x2D:  # the return address is signed from here on, or no more (aarch64)
+        elif op == 0x2D:  # the return address is signed from here on, or no longer (aarch64)
             return
         else:
             self._set_rule(op, reader.read_uleb128(), reader, factor)

@@ -16,7 +16,7 @@ _CACHE_ENTRY = struct.Struct("=iIIIQ")  # flags, soname, path, kernel version, h
 
 def parse_ld_cache(data: bytes, machine: str) -> dict[str, str]:
     """The entries for one architecture; of several variants of a library the baseline one."""
-    start = data.find(_CACHE_MAGIC)  # an older format may precede
+    start = data.find(_CACHE_MAGIC)  # the older format may precede it
     if start < 0 or len(data) < start + _CACHE_HEAD.size:
         return {}
     arch = find_arch(machine)

@@ -1,4 +1,4 @@
-"""Files that processes have mapped, by what the kernel told of them then: others may be at their paths now."""
+"""Files that processes have mapped, by what the kernel reported of them then: other files may be at their paths now."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from .. import symbol_store
 from .files import ElfFile, ForeignFile, open_checked, open_elf, open_stored
 from .opening import open_without_waiting, stamp_of_path
 
-HELD = 64        # files that were mapped and have not been asked about, whose descriptors are kept
-_MOST = 1 << 20  # bytes of what is known of files that are not at their paths, beside their contents
+HELD = 64        # mapped files that have not been asked about, whose descriptors are kept
+_MOST = 1 << 20  # bytes for a file that is not at its path any more, besides its contents
 
 _by_build_id: Cache[str, ElfFile] = Cache(_MOST, ForeignFile.close)
-_held: dict[str, int] = {}  # descriptors by build id, the one that was mapped longest ago first
+_held: dict[str, int] = {}  # descriptors by build id, least recently mapped first
 
 
 def open_mapped(path: str, build_id: str) -> ElfFile:
-    """The file that was mapped from a path, when its build id was ``build_id`` (as far as the kernel tells: 20 bytes;
-    "": it does not): what is at the path, if that is still the same, else what was held of it, or is in the store."""
+    """The file that was mapped from a path, when its build id was ``build_id`` (20 bytes as the kernel reports it; "":
+    it does not): what is at the path, if that is still the same, else what was held open, or is in the store."""
     try:
         found = open_elf(path)
         if not build_id or found.build_id.hex().startswith(build_id):
@@ -40,7 +40,7 @@ def open_mapped(path: str, build_id: str) -> ElfFile:
 
 
 def is_in_place(file: ElfFile, path: str) -> bool:
-    """Whether a path leads to the file, as it was when it was first seen."""
+    """Whether a path still leads to the file as it was when first seen."""
     try:
         return stamp_of_path(path) == file.stamp
     except (OSError, ValueError):
@@ -48,20 +48,20 @@ def is_in_place(file: ElfFile, path: str) -> bool:
 
 
 def _open_held(path: str, build_id: str) -> ElfFile | None:
-    """The file that was held open, if it is indeed the one."""
+    """The file that was held open, if it is the right one."""
     descriptor = _held.pop(build_id, -1)
     return open_checked(descriptor, build_id, lambda: ElfFile(path, descriptor))
 
 
 def _open_symbols(build_id: str) -> ElfFile | None:
-    """What the store has of it."""
+    """What the store has for it."""
     whole = bytes.fromhex(build_id)
     return open_stored(symbol_store.open_symbols, whole, symbol_store.open_symbols(whole))
 
 
 def hold_file(path: str, build_id: str) -> None:
     """Hold a file open that has just been mapped: it may be gone when it is asked about. Of several with one build id
-    one is held, of all the HELD that were mapped last; none for which somebody would have to be waited for."""
+    one is held, in all the HELD most recently mapped; none that opening would have to wait for."""
     if not build_id or build_id in _held or build_id in _by_build_id:
         return
     try:
@@ -73,6 +73,6 @@ def hold_file(path: str, build_id: str) -> None:
 
 
 def release_held() -> None:
-    """Let go of files that nobody has asked about."""
+    """Close the files that nobody has asked about."""
     while _held:
         os.close(_held.popitem()[1])

@@ -1,4 +1,4 @@
-"""Numbers as unwind tables and DWARF expressions have them."""
+"""Numbers as encoded in unwind tables and DWARF expressions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FORMATS = {0x00: "Q", 0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x
 
 
 class DamagedTables(Exception):
-    """The tables or the stack are not as they should be."""
+    """The tables or the stack are malformed."""
 
 
 class Numbers:
@@ -32,9 +32,9 @@ class Numbers:
         return value - (1 << bits) if value >> bits - 1 else value
 
     def _read_leb128(self) -> tuple[int, int]:
-        """A number, seven bits to the byte and the lowest ones first, and how many bits it was written in."""
+        """A number, seven bits to the byte, lowest first, and how many bits it was written in."""
         value = bits = 0
-        while bits < 70:  # ten bytes have 64 bits
+        while bits < 70:  # ten bytes hold 64 bits
             byte = self.read_byte()
             value |= (byte & 0x7F) << bits
             bits += 7

@@ -1,4 +1,4 @@
-"""Opening files that others made: regular files only, nothing is opened before it is known to be one."""
+"""Opening files that others made: regular files only; nothing is opened before it is known to be one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ...errors import EnvironmentProblem
 from .. import syscalls
 
 Stamp = tuple[int, ...]
-MEMBER = "!/"  # between an archive's path and the name of a member of it
+MEMBER = "!/"  # between an archive's path and the name of its member
 
 
 def split_member(path: str) -> tuple[str, str]:
-    """(the file that a path leads to, the member of that archive which is meant, or "")."""
+    """(the file that a path leads to, the archive member that it means, or "")."""
     archive, mark, member = path.partition(MEMBER)
     return (archive, member) if mark and not os.path.lexists(path) else (path, "")
 
 
 def name_member(path: str) -> str:
-    """The path as the reader, which can look at no path, is told it: a NUL is before the name of a member."""
+    """The path as passed to the reader, which can look at no path: a NUL precedes the name of a member."""
     archive, member = split_member(path)
     return f"{archive}\0{member}" if member else path
 
@@ -44,8 +44,8 @@ def open_regular(path: str, follow: bool = True) -> int:
 
 
 def open_without_waiting(path: str) -> int:
-    """The same for a path without links, if nobody has to be asked for it: what the kernel remembers of the way there
-    must be enough (Linux 5.12), and whoever serves the file system must be the kernel. EnvironmentProblem if not."""
+    """The same for a path without links, if that cannot block: the kernel's dentry cache must be enough to resolve it
+    (Linux 5.12), and the kernel itself must serve the file system. EnvironmentProblem if not."""
     try:
         handle = syscalls.open_in_root(_HERE, path, os.O_PATH | os.O_CLOEXEC, _KNOWN_WAY)
         try:
@@ -60,25 +60,26 @@ def open_without_waiting(path: str) -> int:
 
 _HERE = -100  # AT_FDCWD
 _KNOWN_WAY = 0x20 | 0x04 | 0x02  # RESOLVE_CACHED, RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS
-_ELSEWHERE = ("fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs")  # how the names of file systems begin
-_file_systems: dict[str, str] = {}  # by the number of a mount
+_ELSEWHERE = ("fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs")  # prefixes of file system names
+_file_systems: dict[str, str] = {}  # by mount id
 
 
 def _is_served_elsewhere(handle: int) -> bool:
-    """Whether a process or another machine serves the file system of a descriptor; nobody is asked for that."""
+    """Whether a process or another machine serves the file system of a descriptor, found out without asking either."""
     with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as file:
         mount = next((line.split()[1] for line in file if line.startswith("mnt_id:")), "")
     if mount not in _file_systems:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
             rows = [line.partition(" - ") for line in file]
-        _file_systems.clear()  # numbers are given out again
+        _file_systems.clear()  # ids are reused
         _file_systems.update({row[0].split()[0]: row[2].split()[0] for row in rows if row[0] and row[2].split()})
     return _file_systems.get(mount, "fuse").startswith(_ELSEWHERE)
 
 
 @contextmanager
 def path_for_kernel(path: str) -> Iterator[str]:
-    """By what a system call finds the file that we mean. It would follow a link below a process's root to ours."""
+    """The path by which a system call finds the file that we mean: by itself it would follow a link below a process's
+    root into ours."""
     if _split_root(path) is None:
         yield split_member(path)[0]
         return
@@ -113,7 +114,7 @@ def _open_handle(path: str, flags: int) -> int:
 
 
 def stamp_of_path(path: str) -> Stamp:
-    """What tells the file at a path, as it is now, from any other. OSError, ValueError."""
+    """What distinguishes the file at a path, as it is now, from any other. OSError, ValueError."""
     if _split_root(path) is None and not split_member(path)[1]:
         return _stamp_of(os.stat(path))
     handle = _open_handle(path, os.O_PATH | os.O_CLOEXEC)
@@ -124,13 +125,13 @@ def stamp_of_path(path: str) -> Stamp:
 
 
 def stamp_of_file(path: str, descriptor: int) -> Stamp:
-    """The same of an open one, and of what a path means in it."""
+    """The same for an open file, and for what a path means in it."""
     member = split_member(path)[1].encode("utf-8", "surrogateescape")
     return (*stamp_of(descriptor), int.from_bytes(member, "big")) if member else stamp_of(descriptor)
 
 
 def stamp_of(descriptor: int) -> Stamp:
-    """The same of an open one."""
+    """The same for an open file."""
     return _stamp_of(os.fstat(descriptor))
 
 

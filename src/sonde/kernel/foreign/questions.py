@@ -1,7 +1,7 @@
 """What the tracer may ask of the reader, one row for each question: its name is that of the function in ``answers``.
 
-An answer is plain data. ``shape`` says what it looks like, for the reader may be in the hands of the file that it has
-read: a type, a list of one shape, a tuple of several, ``Maybe``, or a function that decides.
+An answer is plain data. ``shape`` says what it looks like, for the file that the reader has read may have taken it
+over: a type, a list of one shape, a tuple of several, ``Maybe``, or a function that decides.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .types_by_wire import is_type
 Shape: TypeAlias = "type | Maybe | Sequence[Shape] | Callable[[Json], bool]"
 
 MOST = 4 << 20  # bytes of an answer or a question
-MOST_MEMORY = 1 << 30  # bytes that the reader takes, whatever the question
+MOST_MEMORY = 1 << 30  # bytes that the reader needs, whatever the question
 _NUMBERS = range(-(1 << 63), 1 << 64)
 
 
 class Maybe(Record):
-    """The shape, or nothing."""
+    """The shape, or None."""
 
     of: Shape
 
 
 class ReaderQuestion(Record):
     """``seconds`` of CPU time and bytes of ``memory`` are what the reader may take for it. ``debug``: it needs the
-    library that reads DWARF, and there is more of both for a file that is large on disk (reader.allowance)."""
+    library that reads DWARF, and gets more of both for a file that is large on disk (reader.allowance)."""
 
     name: str
     shape: Shape
@@ -38,7 +38,7 @@ class ReaderQuestion(Record):
 
 
 def has_shape(value: Json, shape: Shape) -> bool:
-    """Whether an answer has the shape that it must have."""
+    """Whether an answer has the required shape."""
     if shape is int:
         return type(value) is int and value in _NUMBERS
     if isinstance(shape, type):
@@ -84,7 +84,7 @@ _PROTOTYPE = (str, [str], str, _OFFSET, [(str, is_type, _OFFSET)], [(str, _PLACE
 
 
 def _is_prototype(value: Json) -> bool:
-    """Each field has a place, and each place the registers that it needs."""
+    """Whether each field has a place, and each place the registers that it needs."""
     if not has_shape(value, _PROTOTYPE):
         return False
     _, _, _, _, fields, places, _, _ = as_list(value)
@@ -94,7 +94,7 @@ def _is_prototype(value: Json) -> bool:
 
 
 def _is_member(value: Json) -> bool:
-    """(name, type, offset, first bit, bits): what a number of 64 bits can hold, if it is bits."""
+    """(name, type, offset, first bit, bits): a bit-field must fit a number of 64 bits."""
     return has_shape(value, (str, is_type, _OFFSET, _number_within(0, 64), _number_within(0, 65)))
 
 

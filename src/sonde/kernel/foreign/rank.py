@@ -1,4 +1,4 @@
-"""How the reader gives up whatever it does not need, before it reads the first byte."""
+"""How the reader drops whatever it does not need, before it reads the first byte."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from .questions import MOST_MEMORY
 NOBODY = 65534
 ADDRESSES = 4 << 30  # bytes of address space, most of it never touched
 DESCRIPTORS = 256
-# What an interpreter does that computes, takes memory, and reads and writes descriptors that it has.
+# The system calls of an interpreter that computes, allocates memory, and reads and writes descriptors that it has.
 _CALLS = str.split("""
 read pread64 readv write writev sendto sendmsg recvfrom recvmsg close fstat newfstatat lseek dup fcntl ioctl poll ppoll
 mmap munmap mremap mprotect madvise brk futex sched_yield getpid gettid clock_gettime clock_nanosleep getrandom
 prlimit64 getrlimit getrusage rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall exit exit_group
 """)
-# Of these only without some bits of an argument: no memory that code can run in, no other process's limits.
+# These only without some bits of an argument: no executable memory, no other process's limits.
 _GUARDED = (("mmap", 2, 4), ("mprotect", 2, 4), ("prlimit64", 0, 0xFFFFFFFF))
 _LOAD, _EQUAL, _AND, _RETURN = 0x20, 0x15, 0x54, 0x06  # BPF_LD|W|ABS, JMP|JEQ|K, ALU|AND|K, RET|K
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # SECCOMP_RET_: ALLOW, ERRNO(EPERM), KILL_PROCESS
 
 
 def lower_rank(keep: int) -> None:
-    """Keep the standard descriptors and ``keep``, no rights, and little memory. OSError, SondeError: it cannot be."""
+    """Keep the standard descriptors and ``keep``, no privileges, and little memory. OSError, SondeError if that
+    fails."""
     calls = build_seccomp_filter(os.uname().machine)  # while it may open the modules that this needs
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)  # they are the tracer's; this process ends when its socket is closed
+        signal.signal(number, signal.SIG_IGN)  # signals are for the tracer; this process ends when its socket is closed
     os.closerange(keep + 1, 1 << 20)
     os.chdir("/")
     _offer_to_the_oom_killer()
@@ -45,12 +46,13 @@ def lower_rank(keep: int) -> None:
 
 
 def limit_memory(size: int) -> None:
-    """At most so many bytes of memory of this process's own, until told otherwise."""
+    """Limit this process's own memory to this many bytes, until told otherwise."""
     resource.setrlimit(resource.RLIMIT_DATA, (size, MOST_MEMORY))
 
 
 def _become_nobody() -> None:
-    """As far as this process may: one without CAP_SETUID, or in a user namespace of its own, stays who it is."""
+    """Change to nobody if this process may: one without CAP_SETUID, or in a user namespace of its own, stays who it
+    is."""
     try:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

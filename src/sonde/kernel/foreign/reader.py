@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 _START = "import sys; sys.path[:] = sys.argv[1:-2]; from sonde.kernel.foreign.child import main; main()"
-_WALL = 8  # times the allowance of CPU time: then the answer is late whatever the reader did
-_HURRY = 0.4  # s of CPU time for a question when the run is to end
-_LOOK = 0.05  # s: how often a reader at work is looked at
-_PATIENCE = 0.5  # s: for its end
-_USUAL = 0.001  # s: what adding 50,000 numbers takes on a machine of which these times hold
-_MUCH = 4       # times slower, and more time is given
-# A file of so many bytes on disk that has debug information may take more time and memory: all of it is read.
+_WALL = 8  # times the allowance of CPU time: after that the answer is late whatever the reader did
+_HURRY = 0.4  # s of CPU time for a question once the run is to end
+_LOOK = 0.05  # s between looks at a working reader
+_PATIENCE = 0.5  # s to wait for its end
+_USUAL = 0.001  # s: what adding 50,000 numbers takes on a machine for which these times hold
+_MUCH = 4       # times slower than that, and more time is given
+# A file with debug information of this many bytes on disk may take more time and memory: all of it is read.
 _BYTES_FOR_A_SECOND, _MOST_SECONDS = 4 << 20, 30.0
 _MEMORY_FOR_A_BYTE = 8
 
 
 class Unread(EnvironmentProblem):
-    """The reader refused a file, or was ended over it; ``costly`` if it had taken all that it may."""
+    """The reader refused a file, or was ended over it; ``costly`` if it had used up its allowance."""
 
     def __init__(self, message: str, costly: bool = False) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class Unread(EnvironmentProblem):
 
 
 class Reader:
-    """The process of low rank, from outside. One question at a time."""
+    """The process of low rank, from outside: one question at a time."""
 
     def __init__(self) -> None:
         from threading import Lock
@@ -49,11 +49,11 @@ class Reader:
         self._pid = 0
         self._dwarf = False  # it can read DWARF
         self._pace = _measure_slowness()
-        self._late = 0.0  # s: what it had for the last answer, if it was late with that
-        self._paths = set[str]()  # of the files that it was asked about
+        self._late = 0.0  # s: its limit for the last answer, if that was late
+        self._paths = set[str]()  # of the files that it has been asked about
 
     def ask_question(self, name: str, path: str, descriptors: Sequence[int], *arguments: Json) -> Any:
-        """The answer to a question about a file (or none), of the shape that was declared.
+        """The answer to a question about a file (or none), of the declared shape.
 
         EnvironmentProblem if the file does not have it, Unread if the file must not be read any further.
         """
@@ -67,7 +67,7 @@ class Reader:
             self._paths.add(path)
             crowded = answer is not None and "memory" in answer and len(self._paths) > 1
             if crowded or answer is None and not fresh and not self._late:
-                self.end_process()  # it remembers too many other files, or had ended since the last question
+                self.end_process()  # it remembers too many other files, or has ended since the last question
                 self._ensure_ready(question.debug)
                 answer, left = self._exchange_messages(request, descriptors, left)
             if answer is not None and "answer" in answer and has_shape(answer["answer"], question.shape):
@@ -91,7 +91,7 @@ class Reader:
         return "its reader came to an unexpected end" if answer is None else "its reader gave a senseless answer"
 
     def _ensure_ready(self, dwarf: bool) -> bool:
-        """Have a reader that can do it; whether it is a new one."""
+        """Make sure that a reader can do it; whether it is a new one."""
         if self._socket is not None and (self._dwarf or not dwarf):
             return False
         self.end_process()
@@ -123,7 +123,7 @@ class Reader:
 
     def _exchange_messages(self, request: list[Json], descriptors: Sequence[int], seconds: float,
                            ) -> tuple[JsonObject | None, float]:
-        """What it answers (None if it has ended, is late, or talks nonsense), and the seconds that it has left."""
+        """Its answer (None if it has ended, is late, or talks nonsense), and the seconds that it has left."""
         import json
 
         deadline = _Deadline(self._pid, seconds, _HURRY * self._pace)
@@ -170,13 +170,13 @@ class Reader:
         try:
             os.kill(self._pid, 9)
             while os.waitpid(self._pid, os.WNOHANG)[0] == 0 and time.monotonic() < end:
-                time.sleep(0.0005)  # one that waits for a disk that does not answer is left to init
+                time.sleep(0.0005)  # one that waits for an unresponsive disk is left to init
         except OSError:
             pass  # somebody else has waited for it
 
 
 def _measure_slowness() -> float:
-    """How many times slower than usual this machine is, an emulated one say; 1 for all that are not much slower."""
+    """How many times slower than usual this machine is (an emulated one, say); 1 unless it is much slower."""
     begin = time.thread_time()
     sum(range(50_000))
     times = (time.thread_time() - begin) / _USUAL
@@ -184,15 +184,15 @@ def _measure_slowness() -> float:
 
 
 class _Deadline:
-    """How long a reader may work at a question: CPU time, and much more of the wall's, for others need the CPU too.
-    Less of both when the run is to end."""
+    """How long a reader may work at a question: CPU time, and much more wall time, for others need the CPU too. Less of
+    both once the run is to end."""
 
     def __init__(self, pid: int, seconds: float, hurry: float) -> None:
         self._clock = ~pid << 3 | 2  # the process's, CPUCLOCK_SCHED: include/linux/posix-timers.h
         self._begin = self._used = self._read_clock()
         self._moment = time.monotonic()
         self._seconds, self._hurry = seconds, min(seconds, hurry)
-        self.passed = 0.0  # s: the limit that was passed
+        self.passed = 0.0  # s: the limit that was exceeded
 
     def time_left(self) -> float:
         """Seconds of CPU time that it has not used."""
@@ -202,10 +202,10 @@ class _Deadline:
         try:
             return time.clock_gettime(self._clock)
         except OSError:
-            return 0.0  # it has ended, as its socket will tell
+            return 0.0  # it has ended, as its socket will show
 
     def wait_until_ready(self, what: socket, events: int) -> None:
-        """Until the socket is ready; OSError if it takes too long."""
+        """Wait until the socket is ready; OSError if that takes too long."""
         poll = select.poll()
         poll.register(what, events)
         while not poll.poll(1000 * _LOOK):
@@ -231,7 +231,7 @@ _shared: list[Reader] = []
 
 
 def ask_shared_reader(name: str, path: str, descriptors: Sequence[int], *arguments: Json) -> Any:
-    """Ask the reader that everybody shares."""
+    """Ask the shared reader."""
     if not _shared:
         import atexit
 

@@ -1,7 +1,7 @@
-"""Functions by address: of ELF files, and of the maps that run-time compilers write.
+"""Functions by address: those of ELF files, and of the maps that run-time compilers write.
 
-Only numbers are kept, 32 bytes to the function; names are read when they are asked for, and cut off where no name
-that means something would end.
+Only numbers are kept, 32 bytes to the function; names are read on demand, and cut off where no meaningful name would
+end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...errors import EnvironmentProblem
 
 NAME = 4096          # bytes of a name
 BLOCK = 128          # addresses that are answered at once
-BEHIND = 8           # and so many before them: a sized function may enclose others
+BEHIND = 8           # and this many before them: a sized function may enclose others
 ALIASES = 64         # names of one address that are looked at
 PAGE = 1 << 20       # bytes of names in a page
 END = (1 << 64) - 1
@@ -23,12 +23,12 @@ Row = tuple[int, int, str]  # address, size, name
 
 
 class TooMuch(EnvironmentProblem):
-    """The file asks for more than a file of its kind needs."""
+    """The file needs more than any file of its kind should."""
 
 
 class Functions:
-    """Functions in order of address. They are added, then :meth:`sort` is called once. Of several at one address the
-    ``newest`` is meant, or else the one that people know."""
+    """Functions in order of address. They are added, then :meth:`sort_by_address` is called once. Of several at one
+    address the ``newest`` is chosen, or else the best known."""
 
     def __init__(self, names: Callable[[int], str], newest: bool = False) -> None:
         self._name = names
@@ -37,14 +37,14 @@ class Functions:
         self._groups = array("I")  # where in the order each address's functions begin
 
     def add(self, address: int, size: int, text: int) -> None:
-        """``text`` is the number of its name."""
+        """``text`` is the index of its name."""
         self._addresses.append(address)
         self._sizes.append(size)
         self._texts.append(text)
 
     def sort_by_address(self) -> None:
-        """Bring them in order; what came first of one address stays first."""
-        order = [address << 32 | index for index, address in enumerate(self._addresses)]  # less memory than a key takes
+        """Sort them; of one address, what came first stays first."""
+        order = [address << 32 | index for index, address in enumerate(self._addresses)]  # takes less memory than a key
         order.sort()
         for column in ("_addresses", "_sizes", "_texts"):
             old = getattr(self, column)
@@ -57,7 +57,7 @@ class Functions:
                 last = address
 
     def functions_around(self, address: int) -> tuple[int, int, list[Row]]:
-        """(first address, end, functions): what there is to know for every address from the first to the end."""
+        """(first address, end, functions): all that matters for every address from the first to the end."""
         count = len(self._groups)
         block = max(self._group_at(address), 0) // BLOCK
         first, behind = block * BLOCK, min((block + 1) * BLOCK, count)
@@ -103,15 +103,15 @@ class Functions:
 
 
 def _alias_rank(row: Row) -> tuple[bool, int, int, str]:
-    """Which alias of one address people know: sized, without leading underscores, short."""
+    """How well known an alias of an address is: sized, without leading underscores, short."""
     _, size, name = row
     return size == 0, len(name) - len(name.lstrip("_")), len(name), name
 
 
 def function_in(rows: list[Row], starts: list[int], address: int) -> tuple[str, int] | None:
-    """(name, offset into it) of the function that holds an address, among those of a block.
+    """(name, offset into it) of the function that contains an address, among those of a block.
 
-    Assembly routines have no size; such a one reaches to the next function.
+    Assembly routines have no size; one reaches to the next function.
     """
     at = bisect_right(starts, address) - 1
     for index in range(at, max(at - BEHIND, 0) - 1, -1):
@@ -124,7 +124,7 @@ def function_in(rows: list[Row], starts: list[int], address: int) -> tuple[str, 
 
 # ---- maps of run-time compilers
 
-JIT_SIZE = 64 << 20  # bytes of a map; what is after them is not read
+JIT_SIZE = 64 << 20  # bytes of a map; the rest is not read
 _PORTION = 1 << 20
 
 
@@ -147,14 +147,14 @@ class JitMapTable:
         self.functions.sort_by_address()
 
     def _read_lines(self) -> Iterator[tuple[int, bytes]]:
-        """(where it begins, the first bytes of it) of every whole line."""
+        """(offset, first bytes) of every complete line."""
         at = 0
         while at < JIT_SIZE and (data := self._read(at, _PORTION)):
             begin = 0
             while (end := data.find(b"\n", begin)) >= 0:
                 yield at + begin, data[begin:min(end, begin + NAME)]
                 begin = end + 1
-            at += begin or len(data)  # a line longer than that is none
+            at += begin or len(data)  # a longer line is invalid
             if len(data) < _PORTION:
                 return
 

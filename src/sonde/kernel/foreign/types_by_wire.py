@@ -1,5 +1,5 @@
 """Types of user programs as plain data, and back. A struct is sent without its members, but with the number of its
-entry in the debug information, by which they are asked for when they are needed: types refer to each other in circles.
+entry in the debug information, by which they are fetched when needed: types refer to each other in cycles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UserStruct(Struct):
 
 
 def pack_type(type: Type) -> list[Json]:
-    """As plain data."""
+    """A type as plain data."""
     if isinstance(type, UserStruct):
         return ["struct", type.name, type.bytes, type.union, type.alignment, type.entry]
     if isinstance(type, Enum):
@@ -44,7 +44,7 @@ def _is_number(value: Json, end: int = _COUNT) -> bool:
 
 
 def is_type(data: Json, depth: int = 0) -> bool:
-    """Whether plain data is a type."""
+    """Whether plain data describes a type."""
     if not isinstance(data, list) or not data or depth > _DEPTH:
         return False
     kind, rest = data[0], data[1:]

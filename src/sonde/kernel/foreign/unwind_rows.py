@@ -32,13 +32,13 @@ from ...unwinding import (
 from .frames import UnwindRow, UnwindTable
 from .numbers import Numbers
 
-MOST_ROWS = 1 << 16  # of an answer, and those of an entry more
+MOST_ROWS = 1 << 16  # of an answer, exceeded by at most one entry's
 _BREG, _DEREF, _PLUS, _LIT = 0x70, 0x06, 0x23, 0x30
 _WORDS = range(-1 << 15, 1 << 15)
 
 
 def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, int]:
-    """Rows of the entries from the ``first`` one on, and the number of the entry to go on with (0: that was all).
+    """Rows of the entries from ``first`` on, and the number of the entry to continue with (0: that was all).
     ``offset_of`` gives the place in the file of an address, or None."""
     entries, found, last = table.entries, bytearray(), -1
     arch = find_arch_of_elf(table.machine)
@@ -68,7 +68,7 @@ class StackRules:
 
     def __init__(self, arch: Arch) -> None:
         self._sp, self._bp, self._return = arch.dwarf_stack_pointer, arch.dwarf_frame_pointer, arch.dwarf_return
-        # The address of a PLT entry's frame, as linkers say it: sp + 8 + (((pc & 15) >= n) << 3)
+        # The address of a PLT entry's frame, as linkers express it: sp + 8 + (((pc & 15) >= n) << 3)
         self._plt_head = bytes((_BREG + self._sp, 8, _BREG + self._return, 0, _LIT + 15, 0x1A))
         self._plt_tail = bytes((0x2A, _LIT + 3, 0x24, 0x22))
         self._expressions = {(_BREG + self._sp, bytes((_DEREF,))): SP_AT, (_BREG + self._bp, bytes((_DEREF,))): BP_AT,
@@ -87,7 +87,7 @@ class StackRules:
         return pack_rule(kind, words, self._saved_of(saved))
 
     def _frame_of(self, cfa: Any) -> tuple[int, int]:
-        """(kind, words) of what says where a frame is."""
+        """(kind, words) of the rule for where a frame is."""
         if isinstance(cfa, tuple):
             kind, offset = {self._sp: SP, self._bp: BP}.get(cfa[0], UNKNOWN), cfa[1]
             return (kind, offset // 8) if offset % 8 == 0 and offset // 8 in _WORDS else (UNKNOWN, 0)

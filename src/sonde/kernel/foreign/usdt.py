@@ -1,4 +1,4 @@
-"""Static probes of user programs: the notes that <sys/sdt.h> leaves in ELF files.
+"""Static probes of user programs: the notes that <sys/sdt.h> puts into ELF files.
 
 A note ``stapsdt`` has three addresses (the probe's, that of .stapsdt.base when the file was linked, the semaphore's or
 0) and three texts: provider, name, and where the arguments are, as the assembler wrote it.
@@ -24,7 +24,7 @@ Symbol = Callable[[str], "int | None"]  # its address relative to the probe's
 
 
 def read_usdt_probes(elf: Elf) -> list[UsdtProbe]:
-    """The probes of a file, in order of provider, name and place. A note that is not as it should be is left out."""
+    """The probes of a file, in order of provider, name and place. Malformed notes are left out."""
     base = elf.find_section(".stapsdt.base")
     arch = find_arch_of_elf(elf.machine)
     objects = cache(elf.find_object)
@@ -78,7 +78,7 @@ def _parse_number(text: str | None) -> int:
 
 
 def _parse_operand(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
-    """What the first of the architecture's forms that fits says; None if none does."""
+    """What the first matching form of the architecture says; None if none matches."""
     for kind, form in arch.operands:
         if found := re.fullmatch(form, place):
             return _read_operand(kind, found.groupdict(), arch, symbol)
