@@ -1,1 +1,1 @@
-"""Recordings: what a run handed over, kept in a file and replayed without the kernel that it came from."""
+"""Recordings: what a run delivered, kept in a file and replayed without the kernel that it came from."""

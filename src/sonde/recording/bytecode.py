@@ -1,9 +1,9 @@
-"""Compiled programs as Python functions: what the kernel's JIT compiler makes of bytecode for a CPU, for Python.
+"""Compiled programs as Python functions: bytecode translated to Python, as the kernel's JIT compiler does it for a CPU.
 
-A function of the program becomes one of Python whose registers are local variables, unsigned numbers of 64 bits. Its
-basic blocks stand in a loop in their order, each under ``if pc <= n:``, so that going on to the next costs nothing, a
-jump forward sets ``pc``, and one backward goes round the loop. What registers hold that is known beforehand, constants
-and places on the stack, makes accesses of memory short: most are of the stack, or of a map at a known address.
+A function of the program becomes a Python function whose registers are local variables, unsigned 64-bit numbers. Its
+basic blocks are in order in a loop, each under ``if pc <= n:``, so that falling through costs nothing, a forward jump
+sets ``pc``, and a backward one goes round the loop. Register contents known beforehand, constants and places on the
+stack, make memory accesses short: most are to the stack, or to a map at a known address.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from ..asm.insn import (
 from ..record import Value
 
 MASK, HALF = (1 << 64) - 1, 1 << 63
-STACK, DEPTH = 512, 64  # bytes of a frame; frames at once
-# Upper halves of addresses: where no pointer of a traced machine leads, for such addresses are not canonical.
+STACK, DEPTH = 512, 64  # bytes of a frame; nested frames
+# Upper halves of addresses, where no pointer of a traced machine points: such addresses are not canonical.
 FRAMES, HANDLES = 0x5A000000, 0x5B000000
-GROUP = 16              # blocks that one test jumps over
+GROUP = 16              # blocks that one test skips
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "or": "|", "and": "&", "xor": "^"}
 
 Function = Callable[..., int]
-Known = dict[int, "int | StackPlace"]  # register -> the number that it has there, or the place on the stack
-# (helper, what is known of r1 to r5, what gives the buffer and the offset of a known address)
+Known = dict[int, "int | StackPlace"]  # register -> the number in it there, or the place on the stack
+# (helper, what is known about r1 to r5, the function for the buffer and offset of a known address)
 Shorten = Callable[[int, "Sequence[int | StackPlace | None]", Callable[..., str]], "tuple[str, dict[str, Any]] | None"]
 
 
 class StackPlace(Value):
-    """A place on the stack: so many bytes above its lowest."""
+    """A place on the stack, in bytes above the lowest one."""
 
     at: int
 
 
 class Untranslatable(Exception):
-    """The code has what only the kernel can do."""
+    """The code does what only the kernel can do."""
 
     def __init__(self, slot: int, helper: int) -> None:
         super().__init__(slot, helper)
@@ -72,7 +72,7 @@ class Frames:
 
 
 def _divide(a: int, b: int, bits: int) -> int:
-    """The quotient with signs; 0 where there is none."""
+    """The signed quotient; 0 where there is none."""
     a, b = _signed(a, bits), _signed(b, bits)
     return (0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)) & (1 << bits) - 1
 
@@ -93,11 +93,12 @@ def _swap(value: int, size: int) -> int:
 
 def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, Function], frames: Frames,
               shorten: Shorten) -> dict[int, Function]:
-    """The functions of a program, by the slot of their first instruction; that of the program itself is 0.
+    """The functions of a program, by the slot of their first instruction; the program's own is 0.
 
-    ``addresses`` are what slots load that refer to maps. A helper takes as many registers as its function has
-    parameters, and gives a number of 64 bits. ``shorten`` is asked what to write in place of a call, with what is known
-    of its registers from r1 on: an expression, and what its names are; or None. Untranslatable for anything else.
+    ``addresses`` are what the slots that refer to maps load. A helper takes as many registers as its function has
+    parameters, and returns a 64-bit number. ``shorten`` is asked what to write in place of a call, given what is known
+    about its registers from r1 on: an expression, and the values of its names; or None. Untranslatable for anything
+    else.
     """
     insns = dict(decode_program(code))
     space: dict[str, Any] = {"regions": frames.regions, "stacks": frames.stacks, "depth": frames.depth,
@@ -121,7 +122,7 @@ def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, F
 
 
 class _PythonWriter:
-    """Writes functions as Python; ``found`` are the first slots of all others that they call or refer to."""
+    """Writes functions as Python; ``found`` are the first slots of all others that they call or reference."""
 
     def __init__(self, insns: Mapping[int, Insn], addresses: Mapping[int, int],
                  helpers: Mapping[int, Function], shorten: Shorten, space: dict[str, Any]) -> None:
@@ -135,7 +136,7 @@ class _PythonWriter:
         self.found: list[int] = []
 
     def write(self, entry: int) -> str:
-        """The function that begins there."""
+        """The function that begins at a slot."""
         slots = self._reach(entry)
         starts = self._leaders(entry, slots)
         self._blocks = {slot: number for number, slot in enumerate(starts)}
@@ -196,7 +197,7 @@ class _PythonWriter:
         return sorted(found)
 
     def _go_on(self, last: int, number: int) -> list[str]:
-        """After a block that does not end with a jump, where the next slot is not the next block."""
+        """Continue after a block that does not end with a jump, where the next slot is not the next block."""
         insn = self._insns[last]
         following = self._following(last)
         if not following or insn.code & 7 in (JMP, JMP32) and not insn.wide \
@@ -213,7 +214,7 @@ class _PythonWriter:
     # what registers hold
 
     def _find_known(self, entry: int) -> dict[int, Known]:
-        """What registers hold before each slot, whichever way it is reached."""
+        """What registers hold before each slot, on every path to it."""
         found: dict[int, Known] = {entry: {10: StackPlace(STACK)}}
         pending = [entry]
         while pending:
@@ -247,7 +248,7 @@ class _PythonWriter:
         return after
 
     def _moved(self, slot: int, insn: Insn, before: Known) -> int | StackPlace | None:
-        """What a register has after a move or an addition."""
+        """What a register holds after a move or an addition."""
         if insn.wide:
             return self._wide(slot, insn)
         given: int | StackPlace | None = insn.imm & MASK
@@ -262,7 +263,7 @@ class _PythonWriter:
         return old + given & MASK if isinstance(old, int) and isinstance(given, int) else None
 
     def place(self, value: int | StackPlace | None, offset: int = 0) -> str:
-        """The buffer and the offset, as arguments, of a known address; "" of any other."""
+        """The buffer and the offset, as arguments, of a known address; "" for any other."""
         if isinstance(value, StackPlace):
             return f"stack, {value.at + offset}" if 0 <= value.at + offset <= STACK else ""
         if value is None:
@@ -287,7 +288,7 @@ class _PythonWriter:
         kind, size = insn.code & 7, SIZE_OF[insn.code & 0x18]
         base = insn.src if kind == LDX else insn.dst
         place, before = self.place(self._known[slot].get(base), insn.off), []
-        if not place:  # beyond 64 bits there is no region, so the sum need not be cut
+        if not place:  # beyond 64 bits there is no region, so the sum need not be truncated
             before = [f"a = r{base} + {insn.off}"] if insn.off else []
             place = "regions[a >> 32], a & 4294967295" if insn.off else f"regions[r{base} >> 32], r{base} & 4294967295"
         if kind == LDX:
@@ -385,7 +386,7 @@ def _alu(insn: Insn, bits: int) -> str:
 
 
 def _atomic(slot: int, insn: Insn, put: str, mask: int) -> list[str]:
-    """``old`` has been read; ``put`` begins what writes."""
+    """Write an atomic operation: ``old`` has been read; ``put`` begins the write."""
     given = f"r{insn.src}"
     if insn.imm == 0xF1:
         return [f"if old == r0 & {mask}: {put}{given} & {mask})", "r0 = old"]

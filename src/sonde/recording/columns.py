@@ -1,19 +1,19 @@
 """Event records as columns and back: what makes a recording small, and replay fast.
 
-A block of records holds, for each site of which it has records, one column for each leaf of the record's fields. What
-lies between fields, after the NUL of a string or after the bytes in use of a buf() is not kept: it is whatever the
-ring held before.
+A block of records holds, for each site with records in it, one column for each leaf of the record's fields. Bytes
+between fields, after the NUL of a string or after the used part of a buf() are not kept: they are whatever the ring
+held before.
 
 Layout of a block's data, little-endian numbers::
 
     u32 records; u32 sites; then for each site: u32 site, u32 records of it
-    the order:    for each record the place of its site in that list, u16 (left out if there is one site)
+    the order:    for each record the index of its site in that list, u16 (omitted if there is one site)
     the columns:  site after site, leaf after leaf: u32 bytes, then the column
 
     number column   a byte 'P': the numbers' bytes, all the lowest first, then all the next ...
                     a byte 'D': the same of the differences between numbers that never fall (u64 only)
     text column     u32 different texts; their lengths as u32 numbers; the texts; which one each record has, as numbers
-                    of 1, 2 or 4 bytes, as few as there have to be
+                    of 1, 2 or 4 bytes, whichever suffices
     raw column      the bytes, record after record
 """
 
@@ -37,7 +37,7 @@ from .container import Damaged
 
 NUMBER, TEXT, BUFFER, RAW = "number", "text", "buffer", "raw"
 MOST_RECORDS = 1 << 16   # of a block
-MOST_BYTES = 32 << 20    # that the records of a block take when they are put together again
+MOST_BYTES = 32 << 20    # that the records of a block take when reassembled
 
 _COUNT = Layout("<I")
 _PAIR = Layout("<II")
@@ -59,7 +59,7 @@ def record_leaves(site: EventSite) -> list[Leaf]:
 
 
 def type_leaves(type: Type, offset: int) -> Iterator[Leaf]:
-    """The columns of a value of ``type`` that lies at ``offset``."""
+    """The columns of a value of ``type`` at ``offset``."""
     if isinstance(type, t.Tuple):
         for part, at in zip(type.of, type.offsets):
             yield from type_leaves(part, offset + at)
@@ -163,7 +163,7 @@ class SiteColumns:
         self.leaves = record_leaves(site)
 
     def pack(self, records: list[bytes]) -> list[bytes]:
-        """The columns of records, each of them ``size`` bytes."""
+        """The columns of records of ``size`` bytes each."""
         data = b"".join(records)
         return [self._pack_leaf(leaf, records, data) for leaf in self.leaves]
 
@@ -183,7 +183,7 @@ class SiteColumns:
         return b"".join([record[first:last] for record in records])
 
     def unpack(self, site: int, count: int, columns: Sequence[bytes]) -> Iterator[bytes]:
-        """The records again, with zeros where nothing was kept."""
+        """The records, with zeros where nothing was kept."""
         codes, end = "=I", 4
         values: list[Iterator[int] | Iterator[bytes]] = [iter([site] * count)]
         for leaf, column in sorted(zip(self.leaves, columns), key=lambda pair: pair[0].offset):
@@ -206,7 +206,7 @@ def unpack_leaf(leaf: Leaf, column: bytes, count: int) -> Iterator[int] | Iterat
 
 
 def read_column(leaf: Leaf, column: bytes, count: int, type: Type) -> array[int] | list[bytes]:
-    """The values of a column of texts, or of numbers with their signs."""
+    """The values of a column of texts, or of signed or unsigned numbers."""
     if leaf.kind == NUMBER:
         code = _CODES[leaf.size]
         return array(code.lower() if getattr(type, "signed", False) else code, unpack_numbers(column, leaf.size, count))
@@ -215,7 +215,7 @@ def read_column(leaf: Leaf, column: bytes, count: int, type: Type) -> array[int]
 
 
 class BlockOfRecords:
-    """A block that was read: its sites, how many records of each, and their columns as they lie in the file."""
+    """A block that was read: its sites, the number of records of each, and their columns as in the file."""
 
     def __init__(self, spec: ScriptSpec, data: bytes) -> None:
         try:
@@ -252,12 +252,12 @@ class BlockOfRecords:
             raise Damaged("a block of records is not as long as it should be")
 
     def site_columns(self) -> Iterator[tuple[int, int, list[Leaf], list[bytes]]]:
-        """(site, how many records, leaves, columns as they lie in the file) of each site."""
+        """(site, number of records, leaves, columns as in the file) of each site."""
         for (site, count), shape, columns in zip(self.sites, self._shapes, self.columns):
             yield site, count, shape.leaves, columns
 
     def last_time(self) -> int:
-        """When the last record was made, in nanoseconds of the boot clock."""
+        """The time of the last record, in nanoseconds of the boot clock."""
         place = self.order[-1] if self.order else 0
         return int.from_bytes(unpack_numbers(self.columns[place][1], 8, self.sites[place][1])[-8:], sys.byteorder)
 
@@ -277,14 +277,14 @@ class BlockOfRecords:
 
 
 class RecordGatherer:
-    """Takes records one by one, and makes a block of them."""
+    """Collects records one by one, and makes a block of them."""
 
     def __init__(self, spec: ScriptSpec) -> None:
         self._shapes = [SiteColumns(site) for site in spec.sites]
         self._sizes = [site.size for site in spec.sites]
         self._records: dict[int, list[bytes]] = {}
         self._order: list[int] = []
-        self.bytes = 0  # of the records that it has
+        self.bytes = 0  # of the records so far
 
     def __len__(self) -> int:
         return len(self._order)
@@ -296,7 +296,7 @@ class RecordGatherer:
         self._records.setdefault(site, []).extend(records)
 
     def take_block(self) -> bytes:
-        """The records so far as a block's data; none are left."""
+        """The records so far as a block's data; starts over."""
         sites = sorted(self._records)
         parts = [_PAIR.pack(len(self._order), len(sites)),
                  *[_PAIR.pack(site, len(self._records[site])) for site in sites]]

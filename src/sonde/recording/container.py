@@ -1,12 +1,12 @@
-"""The file of a recording: a head, then compressed blocks, each with a checksum over all of the file up to its end.
+"""The file of a recording: a head, then compressed blocks, each with a checksum over the whole file up to its end.
 
 ::
 
     16 bytes       MAGIC, whose last number is the version of the format
     blocks         tag (4 ASCII characters), u32 bytes packed, u32 bytes unpacked, u32 CRC-32; then zlib's data
 
-Numbers are little-endian. The CRC-32 begins with that of the block before it (of MAGIC for the first) and goes on over
-the block's first 12 bytes and its data: a block that is damaged, left out, repeated or moved is found.
+Numbers are little-endian. The CRC-32 continues that of the block before it (of MAGIC for the first) over the block's
+first 12 bytes and its data: a block that is damaged, missing, repeated or moved is detected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import BinaryIO
 from ..errors import SondeError
 
 MAGIC = b"sonde recording1"
-LARGEST = 16 << 20  # bytes of a block when unpacked
+LARGEST = 16 << 20  # bytes of a block, unpacked
 
 _HEAD = Layout("<4sIII")
 _START = Layout("<4sII")
@@ -28,7 +28,7 @@ _LEVEL = 4  # of zlib: half the time of its default for 2% more bytes
 
 
 class Damaged(SondeError):
-    """The file is none of ours, or was changed. ``truncated``: it is merely not whole, as after a crash."""
+    """The file is not a recording, or was changed. ``truncated``: it is merely incomplete, as after a crash."""
 
     def __init__(self, message: str, truncated: bool = False, hints: Sequence[str] = ()) -> None:
         super().__init__(message, hints)
@@ -36,7 +36,8 @@ class Damaged(SondeError):
 
 
 class BlockWriter:
-    """Writes blocks to a file descriptor, which stays the caller's. Each is whole in the file when the call returns."""
+    """Writes blocks to a file descriptor that the caller still owns. Each is complete in the file when the call
+    returns."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -45,7 +46,7 @@ class BlockWriter:
         self._write(MAGIC)
 
     def write_block(self, tag: bytes, data: bytes) -> None:
-        """Append a block. SondeError if it is larger than LARGEST; OSError if there is no room."""
+        """Append a block. SondeError if it is larger than LARGEST; OSError if the disk is full."""
         if len(data) > LARGEST:
             raise SondeError(f"a recording has no place for {len(data)} bytes in one piece: {LARGEST} at most")
         packed = zlib.compress(data, _LEVEL)
@@ -61,7 +62,8 @@ class BlockWriter:
 
 
 def read_blocks(file: BinaryIO, name: str) -> Iterator[tuple[bytes, bytes]]:
-    """The (tag, data) of each block of the file called ``name``, one at a time. Damaged where it cannot be read on."""
+    """The (tag, data) of each block of the file called ``name``, one at a time. Damaged where it cannot be read any
+    further."""
     magic = file.read(len(MAGIC))
     if magic != MAGIC:
         if magic[:-1] == MAGIC[:-1] and magic[-1:].isdigit():
@@ -85,7 +87,7 @@ def read_blocks(file: BinaryIO, name: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _unpack(packed: bytes, size: int, problem: str) -> bytes:
-    """Data of exactly ``size`` bytes; no more memory is taken, whatever the data says."""
+    """Data of exactly ``size`` bytes; takes no more memory, whatever the data says."""
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(packed, size + 1)

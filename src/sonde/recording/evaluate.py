@@ -1,7 +1,6 @@
-"""Expressions as Python code over the columns of events that were kept: what the compiler makes of them for the
-kernel.
+"""Expressions as Python code over the recorded columns of events: what the compiler makes of them for the kernel.
 
-Numbers are as the kernel has them: of 64 bits, cut to the width of their type wherever the compiler cuts them (see
+Numbers are as in the kernel: 64 bits, truncated to the width of their type wherever the compiler does so (see
 compiler/lower/arithmetic.py and expressions.py). What is refused here is left to :mod:`sonde.recording.execution`.
 """
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _MASK = (1 << 64) - 1
 ARITHMETIC = {"+", "-", "*", "&", "|", "^"}
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
-_PLAIN_KINDS = ("", "hash")  # of maps: those that keep what they are given
+_PLAIN_KINDS = ("", "hash")  # of maps: those that keep what is assigned
 SINGLE = (t.Int, t.Bool, t.Str)  # values of these types are numbers or bytes in the code
 
 
@@ -39,21 +38,21 @@ class Refused(UsageError):
 
 
 class Columns:
-    """The columns of an event that are read, by the names of its fields; of no event (``begin``, ``end``) there are
-    none."""
+    """The columns of an event that are read, by the names of its fields; without an event (``begin``, ``end``) there
+    are none."""
 
     def __init__(self, event: RecordedEvent | None) -> None:
         self._event = event
         self.names: list[str] = []
 
     def read(self, name: str) -> str:
-        """The variable that has a field."""
+        """The variable that holds a field."""
         if name not in self.names:
             self.names.append(name)
         return f"x{self.names.index(name)}"
 
     def read_as(self, name: str, type: Type | None, span: Span | None, said: str) -> str:
-        """The same, of a field that the script takes to be of this type. Refused if it is not."""
+        """The same, for a field that the script assumes to be of this type. Refused if it is not."""
         have = self._event.fields.get(name) if self._event is not None else None
         if have is None or not isinstance(have, SINGLE) or have != type:
             raise Refused(span, f"{said}, which was not recorded")
@@ -61,14 +60,14 @@ class Columns:
 
 
 class States:
-    """The dictionaries that hold what a script's maps have, all clauses together: ``used`` are (map, which of its
-    dictionaries). ``ordered``: what becomes of them depends on the order of events."""
+    """The dictionaries that hold the contents of a script's maps, for all clauses: ``used`` are (map, which of its
+    dictionaries). ``ordered``: their contents depend on the order of events."""
 
     def __init__(self, checked: CheckedScript) -> None:
         self.maps = checked.maps
         self.used: list[tuple[str, int]] = []
         self.stepped = {place.name for probe in checked.probes for tree in probe.trees for node in walk_nodes(tree)
-                        for place in _stepped(node)}  # maps of numbers that may have grown beyond their type
+                        for place in _stepped(node)}  # maps of numbers that may have outgrown their type
         self.ordered = False
         self._counts_reads = checked.options.count_reads
 
@@ -79,12 +78,12 @@ class States:
         return self.used.index((name, part))
 
     def use_plain(self, name: str, span: Span | None) -> int:
-        """That of a map of plain values, of which it matters in which order they come and go. Refused for others."""
+        """The same for a map of plain values, whose order of insertion and deletion matters. Refused for others."""
         self.ordered = True
         return self.use_added(name, span)
 
     def use_added(self, name: str, span: Span | None) -> int:
-        """The same, where all that is done is to add to values."""
+        """The same, where values are only added to."""
         found = self.maps[name]
         if not isinstance(found.value, SINGLE) or found.kind not in _PLAIN_KINDS or self._counts_reads:
             raise Refused(span, "a map of other values")
@@ -101,7 +100,7 @@ def _stepped(node: ast.Node) -> Iterator[ast.MapRef]:
 
 class Expressions:
     """Writes expressions. ``variables`` are the names of a clause's variables, by their slots; ``find_division`` gives
-    the number under which it is counted that a divisor is zero."""
+    the number under which divisions by zero are counted."""
 
     def __init__(self, columns: Columns, states: States, find_division: Callable[[Span | None], int]) -> None:
         self._columns = columns
@@ -126,7 +125,7 @@ class Expressions:
         return f"({self.value(node)} != {repr(b'') if isinstance(node.type, t.Str) else 0})"
 
     def key(self, name: str, key: ast.Expr | None) -> str:
-        """A map's key: None, the only part, or a tuple of the parts, each as the map has it."""
+        """A map's key: None, the only part, or a tuple of the parts, each as the map keeps it."""
         type = self._states.maps[name].key
         if key is None or type is None:
             return "None"
@@ -140,7 +139,7 @@ class Expressions:
         return self.converted(node, type, "keys")
 
     def converted(self, node: ast.Expr, type: Type | None, what: str) -> str:
-        """The value as something of this type has it."""
+        """The value converted to this type."""
         if isinstance(type, t.Timestamp) and isinstance(node, ast.Call) and node.name == "strftime":
             return as_unsigned(self.value(node.args[1]))
         have, given = self.kept(node), node.type
@@ -154,7 +153,7 @@ class Expressions:
         return have if plain and given == type else wrap(have, type)
 
     def _element(self, node: ast.MapRef) -> str:
-        """What a map has under a key; where there is nothing, zero."""
+        """A map's value under a key; zero if there is none."""
         number = self._states.use_plain(node.name, node.span)
         type = self._states.maps[node.name].value
         if isinstance(type, t.Str):
@@ -163,7 +162,7 @@ class Expressions:
         return wrap(found, type) if node.name in self._states.stepped else found
 
     def kept(self, node: ast.Expr) -> str:
-        """The value as a variable or a key has it: see Lower.kept_value()."""
+        """The value as a variable or a key keeps it: see Lower.kept_value()."""
         value = self.value(node)
         if isinstance(node, ast.Unary) and node.op in ("-", "~") and node.const is None \
                 and isinstance(node.operand.type, t.Int) and node.operand.type.bits < 64:
@@ -184,7 +183,7 @@ class Expressions:
         return f"({left} {node.op} {right})"
 
     def value(self, node: ast.Expr) -> str:
-        """A Python expression: a number as its type has it, or the bytes of a text."""
+        """A Python expression: a number within its type, or the bytes of a text."""
         if isinstance(node.const, str):
             return repr(node.const.encode("utf-8", "surrogateescape"))
         if isinstance(node.const, int):
@@ -241,17 +240,17 @@ class Expressions:
 
 
 def quotient(failed: list[int], number: int, left: int, right: int) -> int:
-    """Of two numbers, both with signs or without; by zero it is 1, and counted as ``number`` of what failed."""
+    """The quotient of two numbers, both signed or both unsigned; by zero it is 1, and counted as failure ``number``."""
     if not right:
         failed[number] += 1
         return 1
     found = abs(left) // abs(right)
-    too_large = left < 0 and found == 1 << 63  # the least number by -1
+    too_large = left < 0 and found == 1 << 63  # the lowest number by -1
     return -found if (left < 0) != (right < 0) or too_large else found
 
 
 def remainder(failed: list[int], number: int, left: int, right: int) -> int:
-    """The same of what is left over, which has the sign of what was divided."""
+    """The same for the remainder, which has the sign of the dividend."""
     if not right:
         failed[number] += 1
         return 1
@@ -266,14 +265,14 @@ def _negate(code: str, type: Type | None) -> str:
 
 
 def _cut(number: int, type: Type | None) -> int:
-    """A constant as its type has it."""
+    """A constant truncated to its type."""
     bits, signed = (type.bits, type.signed) if isinstance(type, t.Int) else (64, True)
     half = 1 << bits - 1 if signed else 0
     return (number + half & (1 << bits) - 1) - half
 
 
 def wrap(code: str, type: Type | None) -> str:
-    """A number cut to a type, and extended again."""
+    """A number truncated to a type, and extended again."""
     if isinstance(type, t.Bool):
         return f"(1 if {code} else 0)"
     bits, signed = (type.bits, type.signed) if isinstance(type, t.Int) else (64, False)
@@ -282,7 +281,7 @@ def wrap(code: str, type: Type | None) -> str:
 
 
 def as_signed(code: str, type: Type | None = None) -> str:
-    """64 bits read as signed; as it is where the type says that it fits."""
+    """64 bits read as signed; unchanged where the type says that it fits."""
     if isinstance(type, t.Bool) or isinstance(type, t.Int) and (type.signed or type.bits < 64):
         return code
     return wrap(code, t.INT64)

@@ -1,4 +1,5 @@
-"""Events recorded whole, so that they can be asked later: the script that does it, and what the head says of it."""
+"""Events recorded in full, so that they can be queried later: the script that does it, and what the head says about
+it."""
 
 from __future__ import annotations
 
@@ -17,22 +18,22 @@ if TYPE_CHECKING:
     from ..semantics.world import World
 
 BUILTINS = ("nsecs", "pid", "tid", "cpu", "uid", "comm")
-FIELD = "args_"  # what the name of a field begins with
+FIELD = "args_"  # prefix of a field's name
 _KINDS = ("tracepoint", "t")
 
 
 class RecordedEvent(Record):
-    """A tracepoint of which the recording has every event: ``fields`` are the types of what it has of each, in the
+    """A tracepoint whose events are all in the recording: ``fields`` are the types of what is kept of each, in the
     order of the columns, by the builtin's name or FIELD and the argument's."""
 
     name: str      # tracepoint:category:event
-    format: str    # as tracefs gives it
+    format: str    # as in tracefs
     site: int
     fields: dict[str, t.Type]
 
 
 def events_script(wanted: str, world: World) -> str:
-    """The script that records the events of tracepoints, named with commas between, perhaps as patterns, with all
+    """The script that records the events of tracepoints, a comma-separated list of names or patterns, with all
     arguments that are numbers, pointers or strings of fixed length. UsageError for anything else."""
     return "".join([_event_clause(world, *name) for name in find_tracepoints(wanted, world)])
 
@@ -66,14 +67,14 @@ def kept_arguments(world: World, category: str, event: str) -> list[str]:
 
 
 def plain_events(wanted: str, world: World) -> list[Json]:
-    """What the head of a recording says of its events: one site for each, in this order."""
+    """What the head of a recording says about its events: one site for each, in this order."""
     from ..kernel.tracefs import find_tracefs, read_format
     return [{"name": f"tracepoint:{category}:{event}", "format": read_format(find_tracefs(), category, event)}
             for category, event in find_tracepoints(wanted, world)]
 
 
 def read_events(plain: Json, spec: ScriptSpec) -> list[RecordedEvent]:
-    """The events that a head tells of. Damaged if they are none; UsageError if there are none."""
+    """The events that a head describes. Damaged if they are invalid; UsageError if there are none."""
     if plain is None:
         raise UsageError("the recording has no events that could be asked: it keeps what its script printed",
                          ["sonde record --events PROBE[,PROBE] keeps events whole"])

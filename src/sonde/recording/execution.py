@@ -1,5 +1,5 @@
-"""A script run over recorded events, one after the other, by a machine in Python: all of the language that does not
-ask for what a recording lacks."""
+"""A script run over recorded events, one after another, by a machine in Python: all of the language that does not need
+what a recording lacks."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from .names import has_names
 from .replay import Recording
 
 LARGEST_CONTEXT = 1 << 16  # bytes of a tracepoint's record
-PORTION = 1 << 18          # bytes of records that are given out at once, about
+PORTION = 1 << 18          # bytes of records that are handed out at once, about
 _ACTS = {"cat": "cat()", "system": "system()", "skboutput": "skboutput()", "join": "join()", "dump": "dump()"}
-_WITHOUT = ("args", "has_cpid", "probe", "probetype")  # builtins that the compiler knows by itself
+_WITHOUT = ("args", "has_cpid", "probe", "probetype")  # builtins that the compiler resolves by itself
 _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
           (8, False): "Q", (8, True): "q"}
 
 
 def refuse_other_probes(source: Source, events: Sequence[str]) -> None:
-    """Refused for probes that the recording has not, whatever else is wrong with a script."""
+    """Refused for probes that the recording does not have, whatever else is wrong with a script."""
     for clause in parse_script(source, Diagnostics()).clauses:
         for point in clause.points:
             kind = find_kind(point.parts[0]) if point.parts else None
@@ -85,7 +85,7 @@ def _check_node(node: Node, own: bool, events: Sequence[RecordedEvent]) -> None:
 
 
 def check_results(spec: ScriptSpec) -> None:
-    """Refused for what a replay cannot carry out, or name."""
+    """Refused for what a replay can neither carry out nor name."""
     for site in spec.sites:
         if site.kind in _ACTS:
             raise Refused(site.span, _ACTS[site.kind])
@@ -97,12 +97,12 @@ def check_results(spec: ScriptSpec) -> None:
 
 
 def uses_builtin(checked: CheckedScript, name: str) -> bool:
-    """Whether a script asks for a builtin."""
+    """Whether a script uses a builtin."""
     return any(name in Use(tree).names for probe in checked.probes for tree in probe.trees)
 
 
 def check_cpu(cpu: int, cpus: int) -> None:
-    """Damaged if a machine with so many CPUs, where a script asks for them (else 1), has not this one."""
+    """Damaged if a machine with this many CPUs, where a script asks for them (else 1), does not have this one."""
     if cpu >= cpus > 1:
         raise Damaged(f"an event is of CPU {cpu}, and the machine had not so many")
 
@@ -154,7 +154,7 @@ def _code(type: t.Type) -> str:
 
 
 class Execution:
-    """A script, made ready to run over a recording. Refused, UsageError where it cannot."""
+    """A script, prepared to run over a recording. Refused, UsageError where it cannot."""
 
     def __init__(self, recording: Recording, checked: CheckedScript, spec: ScriptSpec,
                  events: dict[str, RecordedEvent], forms: dict[str, TracepointFormat], cpus: int, room: int) -> None:
@@ -169,12 +169,12 @@ class Execution:
             if programs:
                 self._runners[event.site] = Runner(event, forms[event.name], probes, programs, self.machine)
         self.points = sum(len(probe.attach) for probe in checked.probes)
-        self.status: int | None = None  # what exit() was called with
+        self.status: int | None = None  # the argument of exit()
         self._exits = {number for number, site in enumerate(spec.sites) if site.kind == "exit"}
         self._controls = {number for number, site in enumerate(spec.sites) if site.control}
 
     def run(self) -> Iterator[Records]:
-        """Run it; what it sends, cut after each record that asks for something to be done at once."""
+        """Run it; what it sends, split after each record that asks for something to be done at once."""
         self._run_own("begin")
         yield from self._take_sent()
         for portion in self._recording.portions():
@@ -183,13 +183,13 @@ class Execution:
             if portion.records is not None:
                 yield from self._run_block(portion.records)
                 self._recording.context.moment = self.machine.now[0] or self._recording.context.moment
-                yield Records()  # so that who watches sees the maps as they are at this moment
+                yield Records()  # so that a view sees the maps as they are at this moment
         if not self._recording.truncated:
             self._run_own("end")
             yield from self._take_sent()
 
     def failures(self) -> list[tuple[ErrorSite, int]]:
-        """How often what failed."""
+        """Counts of failures."""
         return self.machine.failures()
 
     def empty_map(self, name: str, kind: str) -> None:
@@ -234,7 +234,7 @@ class Execution:
         return zip(*columns)
 
     def _take_sent(self) -> Iterator[Records]:
-        """The records that were sent, cut after each that asks for something to be done at once."""
+        """The records that were sent, split after each that asks for something to be done at once."""
         machine = self.machine
         found, machine.sent[:], machine.urgent = machine.sent[:], [], False
         while found:
@@ -252,7 +252,7 @@ class Execution:
 
 
 def records_of(sent: Sequence[bytes]) -> Records:
-    """Records that were sent, as what a session hands over."""
+    """Records that were sent, in the form that a session delivers."""
     offsets, at = [], 0
     for record in sent:
         offsets.append(at)

@@ -1,4 +1,4 @@
-"""A recording as pictures in time: what ``sonde top`` would have shown at each moment, for its slider."""
+"""A recording as a sequence of pictures: what ``sonde top`` would have shown at each moment, for its slider."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..record import Record
 from .questions import AnsweringTrace
 from .replay import ReplayTrace, Sound
 
-MOST = 600   # frames; of longer recordings every second, fourth ... is left out
+MOST = 600   # frames; longer recordings keep every second, fourth ... of them
 STEP = 0.1   # s of the recording between two, at least
 
-Tell = Callable[[int, int], object]  # is told how much of the file has been read
+Tell = Callable[[int, int], object]  # is called with how much of the file has been read
 
 
 class TimeSlice(Record):
-    """What is known at a moment: ``at`` seconds after the first one, ``wall`` in nanoseconds since 1970."""
+    """The state known at a moment: ``at`` seconds after the first one, ``wall`` in nanoseconds since 1970."""
 
     at: float
     wall: int
@@ -25,8 +25,8 @@ class TimeSlice(Record):
 
 def read_frames(trace: ReplayTrace, title: str, tool: str, columns: Sequence[str],
                 tell: Tell = lambda done, whole: None) -> list[TimeSlice]:
-    """All of a recording, in order; the last is the end. What maps held between the moments at which they were read is
-    not known: they are shown as they were last."""
+    """All of a recording, in order; the last is the end. What maps held between readings is not known: they are shown
+    as last read."""
     return _SliceReader(trace, title, tool, columns).read(tell)
 
 
@@ -60,7 +60,7 @@ class _SliceReader:
         return self._frames
 
     def _read_maps(self) -> None:
-        """Those of which is known what they hold."""
+        """The maps whose contents are known."""
         held = None if isinstance(self._trace, AnsweringTrace) else self._trace.held_maps
         self._model.read_maps(self._trace.take_map, held)
 

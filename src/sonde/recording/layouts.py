@@ -1,9 +1,9 @@
-"""A script's layouts as plain data: what a recording's head says of its sites, maps and types, and back again.
+"""A script's layouts as plain data, and back: what a recording's head says about its sites, maps and types.
 
-A record of :mod:`sonde.spec` or :mod:`sonde.types` is an object with its class under "is" and the fields that are not
-at their defaults; a span is [start, end] of the script; a struct is the number of one in the list "structs", each of
+A record of :mod:`sonde.spec` or :mod:`sonde.types` is an object with its class under "is" and the fields that differ
+from their defaults; a span is [start, end] of the script; a struct is the number of one in the list "structs", each of
 which names only those before it. What is read is checked against the classes' own annotations, and against what sizes,
-offsets and formats may be: nothing in a head is believed.
+offsets and formats may be: nothing in a head is trusted.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _TYPES: list[type[Record]] = [
 _RECORDS: list[type[Record]] = [*_TYPES, s.FormatPart, s.EventField, s.EventSite, s.ErrorSite, s.MapSpec, s.Config]
 _CLASSES = {each.__name__: each for each in _RECORDS}
 _LEFT_OUT = {(s.MapSpec, "initial"), (s.MapSpec, "slots"), (s.MapSpec, "hot"),
-             (t.Pointer, "to"), (t.Address, "to")}  # what nothing but a running script needs
+             (t.Pointer, "to"), (t.Address, "to")}  # what only a running script needs
 
-MOST_PARTS = 100_000   # values that all types of a head come to, one for each element of an array
+MOST_PARTS = 100_000   # values in all types of a head, one for each element of an array
 MOST_WORDS = 1 << 20   # of an aggregate
 _SIMPLE: dict[str, Callable[[Json], int | str]] = {"int": as_integer, "str": as_text, "bool": as_flag}
 _WIDEST = 4096         # a width in a format
 _CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "gr"}
 _SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path", *t.GROUPS}
 _FORMATTED = ("printf", "cat", "system")
-# Kind of site -> what its ``data`` has to have, and how many fields at least.
+# Kind of site -> what its ``data`` must contain, and the minimum number of fields.
 _SITES: dict[str, tuple[tuple[str, ...], int]] = {
     "printf": ((), 0), "print": ((), 1), "time": (("format",), 0), "join": (("separator",), 1), "cat": ((), 0),
     "system": ((), 0), "nstat": ((), 0), "skboutput": (("path",), 2), "print_map": (("map",), 0),
@@ -45,7 +45,7 @@ _SITES: dict[str, tuple[tuple[str, ...], int]] = {
 # To plain data ------------------------------------------------------------------------------------------------------
 
 def plain_spec(spec: s.ScriptSpec) -> JsonObject:
-    """What is kept of a spec."""
+    """The part of a spec that is kept, as plain data."""
     writer = _LayoutWriter()
     named = [m for m in spec.maps if m.name.startswith("@")]
     kept = [m for m in spec.maps if m in named or any(m.name == each.short for each in named)]
@@ -57,11 +57,11 @@ def plain_spec(spec: s.ScriptSpec) -> JsonObject:
 class _LayoutWriter:
     def __init__(self) -> None:
         self.structs: list[Json] = []
-        self._numbers: dict[int, int] = {}  # id of a struct -> its place in the list
+        self._numbers: dict[int, int] = {}  # id of a struct -> its index in the list
         self._alive: list[t.Struct] = []
 
     def plain(self, value: object) -> Json:
-        """A value of a record's field."""
+        """A value of a record's field as plain data."""
         if isinstance(value, t.Struct):
             return {"is": "Struct", "number": self._number_struct(value)}
         if isinstance(value, Span):
@@ -95,7 +95,7 @@ class _LayoutWriter:
 # From plain data ----------------------------------------------------------------------------------------------------
 
 def read_spec(plain: JsonObject) -> s.ScriptSpec:
-    """The spec that :func:`plain_spec` made plain; it has no programs. Damaged if it is not sound."""
+    """The spec from the data of :func:`plain_spec`; it has no programs. Damaged if it is not sound."""
     reader = _LayoutReader(plain)
     found = s.ScriptSpec([], reader.list_of("maps", s.MapSpec), reader.list_of("sites", s.EventSite),
                          reader.list_of("errors", s.ErrorSite), reader.probes, [],
@@ -131,7 +131,7 @@ class _LayoutReader:
         return [self.read(of.__name__, each) for each in as_list(self.plain.get(key))]
 
     def read(self, form: str, plain: Json) -> Any:
-        """What ``plain`` is, as an annotation says: ``int``, ``list[EventField]``, ``Type | None`` ..."""
+        """The value of ``plain``, of the annotated type: ``int``, ``list[EventField]``, ``Type | None`` ..."""
         form = form.removeprefix("t.")
         if form.endswith(" | None"):
             return None if plain is None else self.read(form.removesuffix(" | None"), plain)
@@ -208,13 +208,13 @@ def _giver(fields: tuple[t.StructField, ...]) -> Callable[[], tuple[t.StructFiel
 
 
 def _annotation(kind: type[Record], field: str) -> str:
-    """How a field is annotated, in the class itself or the base that it comes from."""
+    """A field's annotation, in the class itself or the base that it comes from."""
     from inspect import get_annotations
     return next(str(found[field]) for found in map(get_annotations, kind.__mro__) if field in found)
 
 
 def _check_type(type: t.Type) -> None:
-    """Sizes and kinds that decoders rely on."""
+    """Check sizes and kinds that decoders rely on."""
     if isinstance(type, t.Int | t.Enum):
         _need(type.bits in (8, 16, 32, 64), "an integer of no such size")
     elif isinstance(type, t.Symbol):

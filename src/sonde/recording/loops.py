@@ -1,8 +1,8 @@
-"""Scripts as loops over columns: what each clause does for a record of its event is written as Python, and compiled.
+"""Scripts as loops over columns: what each clause does for a record of its event is translated to Python, and compiled.
 
-What can be done so: predicates, ``$variables``, ``if``, maps that count() and its like fill, maps of numbers and texts
-that are read, assigned, stepped and deleted from, printf() of such values; in ``begin`` and ``end`` also print() and
-clear() of maps. Everything else is refused, and left to :mod:`sonde.recording.execution`.
+This covers predicates, ``$variables``, ``if``, maps that count() and its like fill, maps of numbers and texts that are
+read, assigned, incremented and deleted from, printf() of such values; in ``begin`` and ``end`` also print() and clear()
+of maps. Everything else is refused, and left to :mod:`sonde.recording.execution`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def hist_bucket(value: int, bits: int) -> int:
 
 
 class Step(Record):
-    """What is done for each record of an event: lines of code with their depths, and the columns that they read."""
+    """The code for each record of an event: its lines with their indentation, and the columns that they read."""
 
     lines: list[tuple[int, str]]
     columns: list[str]
@@ -63,8 +63,7 @@ class ScriptWriter:
         self.space: dict[str, Any] = {"hist_bucket": hist_bucket, "quotient": quotient, "remainder": remainder}
 
     def write_step(self, event: RecordedEvent | None, probes: Sequence[tuple[CheckedProbe, str]]) -> Step:
-        """Clauses on one event, each with the attach point's name, one after the other. Refused for what it cannot
-        do."""
+        """The clauses on one event, each with the attach point's name, in order. Refused for what it cannot do."""
         columns = Columns(event)
         lines: list[tuple[int, str]] = []
         for probe, name in probes:
@@ -72,8 +71,8 @@ class ScriptWriter:
         return Step(lines, columns.names)
 
     def compile_loop(self, steps: Sequence[Step]) -> Loop:
-        """A function over the rows of one event; or of several, with the place of each record's in ``steps`` first,
-        -1 for records of others."""
+        """A function over the rows of one event; or of several, each row starting with the index of its event in
+        ``steps``, -1 for other events."""
         names = [f"r{n}" for n in range(len(steps))]
         lines = []
         if len(steps) == 1:
@@ -101,19 +100,19 @@ class ScriptWriter:
                 *[f"    g{n} = m{n}.get" for n in range(len(states))]]
         try:
             exec(compile("\n".join([*head, *lines]), "<question>", "exec"), self.space)
-        except (SyntaxError, RecursionError, MemoryError):  # more levels than Python has
+        except (SyntaxError, RecursionError, MemoryError):  # more levels than Python allows
             raise Refused(None, "this") from None
         return self.space[name]
 
     def find_site(self, kinds: Sequence[str], span: Span | None, types: Sequence[Type | None]) -> int:
-        """The number of the site that a statement sends its record by. Refused if the compiler made none of it."""
+        """The index of the site for a statement's record. Refused if the compiler made none for it."""
         for number, site in enumerate(self.spec.sites):
             if site.kind in kinds and site.span == span and [field.type for field in site.fields] == types:
                 return number
         raise Refused(span, "this")
 
     def find_error(self, name: str, span: Span) -> int:
-        """The number under which it is counted that a map is full."""
+        """The number under which updates of a full map are counted."""
         for number, site in enumerate(self.spec.errors):
             if site.kind == "map_full" and site.map == name and site.span is not None \
                     and span.start <= site.span.start < span.end:
@@ -121,7 +120,7 @@ class ScriptWriter:
         raise Refused(span, "this")
 
     def find_division(self, span: Span | None) -> int:
-        """The number under which it is counted that something divides by zero."""
+        """The number under which divisions by zero are counted."""
         for number, site in enumerate(self.spec.errors):
             if site.kind == "divide" and site.span == span:
                 return number
@@ -129,7 +128,7 @@ class ScriptWriter:
 
 
 def _row(step: Step) -> str:
-    """What a row is taken apart into."""
+    """The names that a row is unpacked into."""
     return f"({''.join([f'x{n}, ' for n in range(len(step.columns))])})"
 
 
@@ -138,7 +137,7 @@ def _indent(step: Step, depth: int) -> list[str]:
 
 
 class _ClauseWriter:
-    """Writes one clause. ``own``: it is of ``begin`` or ``end``."""
+    """Writes one clause. ``own``: it belongs to ``begin`` or ``end``."""
 
     def __init__(self, script: ScriptWriter, columns: Columns, lines: list[tuple[int, str]], probe: str,
                  own: bool) -> None:
@@ -153,7 +152,7 @@ class _ClauseWriter:
         self._depth = 0
 
     def write(self, clause: ast.Clause) -> None:
-        """Its predicate, its action; variables that are first met within an ``if`` begin empty."""
+        """Its predicate and its action; variables first met within an ``if`` begin empty."""
         start, depth = len(self._lines), 0
         if clause.predicate is not None:
             self._add(0, f"if {self._code.condition(clause.predicate)}:")
@@ -175,7 +174,7 @@ class _ClauseWriter:
             emptied = self._statement(statement, depth)
 
     def _statement(self, node: ast.Stmt, depth: int) -> str:
-        """The map that a print() empties together with the next statement, if it is one that does."""
+        """Write a statement; the map that a print() empties together with the next statement, if it does."""
         if isinstance(node, ast.Assign) and isinstance(node.target, ast.Variable):
             self._assign(node.target, node.value, node.op, depth)
         elif isinstance(node, ast.VarDecl):
@@ -254,7 +253,7 @@ class _ClauseWriter:
         self._store(target, number, by, f"g{number}(k, 0) {op} v", span, depth)
 
     def _store(self, target: ast.MapRef, number: int, given: str, value: str, span: Span, depth: int) -> None:
-        """What is ``given`` is found out in any case; then the ``value`` of it, v, and the key, k, is stored."""
+        """Evaluate ``given`` as v in any case; then store ``value``, an expression of v, under the key, k."""
         self._add(depth, f"v = {given}")
         named = self._script.spec.find_map(target.name)
         self._add(depth, f"k = {self._code.key(target.name, target.key)}")
@@ -340,7 +339,7 @@ def _code(type: Type) -> str:
 
 
 def _on_map(node: ast.Stmt, names: Sequence[str]) -> str:
-    """The map that a statement calls one of these functions for."""
+    """The map for which a statement calls one of these functions."""
     call = node.expr if isinstance(node, ast.ExprStmt) else None
     return call.choice.map if isinstance(call, ast.Call) and call.name in names and isinstance(call.choice, WholeMap) \
         else ""
@@ -356,5 +355,5 @@ def _bucket_code(aggregate: Aggregate) -> str:
 
 
 def rows_of(columns: Sequence[Sequence[Any]], count: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of an event's columns, of which there may be none."""
+    """The rows of an event's columns, which may be none."""
     return zip(*columns) if columns else repeat((), count)

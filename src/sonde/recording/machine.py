@@ -1,8 +1,8 @@
-"""A kernel for compiled programs, of which Python is the CPU: their memory, their maps, and the helpers that they call.
+"""A kernel for compiled programs, with Python as its CPU: their memory, their maps, and the helpers that they call.
 
-A script that is asked of a recording is compiled as any other. Its programs run over the recorded events, and what
-they send and count is read as from the kernel's: so the language means the same. Memory of the traced machine is not
-there; a program that follows a pointer ends with an error.
+A script that queries a recording is compiled like any other. Its programs run over the recorded events, and what they
+send and count is read as if from the kernel: so the language means the same. Memory of the traced machine is not
+available; a program that follows a pointer ends with an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .evaluate import Refused
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
 MOST_ROUNDS = 1 << 23  # of bpf_loop()
-ELEMENT = 300          # bytes that an element takes beside its key and value, about
+ELEMENT = 300          # bytes that an element takes besides its key and value, about
 _READS = (h.READ_USER, h.READ_USER_STR)
-_NOTHING = 1 << 12  # no address below this is one
+_NOTHING = 1 << 12  # no address below this is valid
 _LOW = (1 << 32) - 1
-_HELPERS = {  # by which of the machine's methods; all others need the machine
+_HELPERS = {  # the machine's method for each; all others need the machine
     h.MAP_LOOKUP: "lookup", h.MAP_UPDATE: "update", h.MAP_DELETE: "delete", h.PERCPU_LOOKUP: "lookup_of_cpu",
     h.FOR_EACH_MAP: "for_each", h.LOOP: "loop", h.READ_KERNEL: "read", h.READ_KERNEL_STR: "read_string",
     h.COMM: "take_comm", h.RING_RESERVE: "reserve",
@@ -42,7 +42,7 @@ _OF_EVENT = {h.BOOT_NS: "machine.now[0]", h.PID_TGID: "machine.now[1] << 32 | ma
 
 
 class NoMemory(UsageError):
-    """A program looked at memory that is not there."""
+    """A program accessed memory that does not exist."""
 
     def __init__(self) -> None:
         super().__init__("the script follows a pointer, and a recording has no memory",
@@ -50,12 +50,12 @@ class NoMemory(UsageError):
 
 
 def no_room() -> UsageError:
-    """What a script's maps take is more than there is."""
+    """The error when a script's maps take more memory than there is."""
     return UsageError("the maps are larger than there is room for", ["--memory gives them more room"])
 
 
 class MachineMemory:
-    """Regions of memory, each at an address of its own: its number is the upper half. ``room`` bounds, in bytes, what
+    """Regions of memory, each at an address of its own: its index is the upper half. ``room`` limits the bytes that
     elements of maps take."""
 
     def __init__(self, room: int) -> None:
@@ -65,13 +65,13 @@ class MachineMemory:
         self._room = room
 
     def add(self, data: bytes | bytearray | int) -> int:
-        """A new region with these bytes, or so many zeros; its address."""
+        """Add a region with these bytes, or this many zeros; its address."""
         self._next += 1
         self.regions[self._next] = bytearray(data)
         return self._next << 32
 
     def take(self, size: int) -> None:
-        """Room for so many bytes of a map; UsageError if there is none."""
+        """Reserve this many bytes for a map; UsageError if there is no room."""
         self._room -= size
         if self._room < 0:
             raise no_room()
@@ -80,7 +80,7 @@ class MachineMemory:
         self._room += size
 
     def read(self, address: int, size: int) -> bytes:
-        """Bytes; NoMemory where they are not."""
+        """Read bytes; NoMemory where there are none."""
         region = self.regions.get(address >> 32)
         at = address & _LOW
         if region is None or at + size > len(region):
@@ -88,7 +88,7 @@ class MachineMemory:
         return bytes(region[at:at + size])
 
     def write(self, address: int, data: bytes) -> None:
-        """The same the other way round."""
+        """Write bytes; NoMemory where there are none."""
         region = self.regions.get(address >> 32)
         at = address & _LOW
         if region is None or at + len(data) > len(region):
@@ -97,7 +97,7 @@ class MachineMemory:
 
 
 class MachineMap(Map):
-    """A map of the machine, which user space reads as it reads the kernel's."""
+    """A map of the machine, which user space reads like the kernel's."""
 
     def __init__(self, spec: MapSpec, memory: MachineMemory, cpus: int) -> None:
         self.region = 0
@@ -109,9 +109,9 @@ class MachineMap(Map):
         self._machine_memory = memory
         self.elements: dict[bytes, int] = {}  # key -> address of its value, or of the first CPU's
         self._cell = round_up(spec.value_size, 8) if self._per_cpu else spec.value_size
-        self.gone: list[int] = []  # regions of elements that programs may still look at until they end
+        self.gone: list[int] = []  # regions of removed elements, which programs may still access until they end
         self._lru = "lru" in spec.type
-        self.is_plain = not self._lru and not self._per_cpu  # one value under each key, whoever looks
+        self.is_plain = not self._lru and not self._per_cpu  # one value under each key, whichever CPU looks
 
     def lookup(self, key: bytes, cpu: int) -> int:
         """The address of a value, 0 if there is none."""
@@ -158,12 +158,12 @@ class MachineMap(Map):
         return 0
 
     def forget(self) -> None:
-        """No program looks at elements any longer that are not in the map."""
+        """Release removed elements: no program accesses them any longer."""
         for place in self.gone:
             del self._machine_memory.regions[place >> 32]
         self.gone.clear()
 
-    # what user space does
+    # for user space
 
     def _read_hash(self, take: bool) -> Iterator[_Chunk]:
         regions = self._machine_memory.regions
@@ -186,12 +186,12 @@ class MachineMap(Map):
         self._machine_memory.write(self.elements[key], value)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class Machine:
     """A compiled script at work. ``now`` is the event: nsecs, pid, tid, cpu, uid, comm; ``sent`` the records that its
-    programs have sent since that was last emptied. UsageError for programs that need more than there is."""
+    programs have sent since it was last emptied. UsageError for programs that need more than there is."""
 
     def __init__(self, spec: ScriptSpec, cpus: int, room: int, globals: Mapping[str, int]) -> None:
         self._spec = spec
@@ -230,7 +230,7 @@ class Machine:
 
     def _shorten(self, helper: int, known: Sequence[int | StackPlace | None], place: Callable[..., str]) \
             -> tuple[str, dict[str, Any]] | None:
-        """What a program does in place of a call: it looks at the event itself, and at a map whose key lies at a known
+        """What a program does instead of a call: it reads the event directly, or a map whose key is at a known
         place."""
         if helper in _OF_EVENT:
             return _OF_EVENT[helper], {"machine": self}
@@ -254,12 +254,12 @@ class Machine:
         return None
 
     def programs_of(self, kind: str, name: str = "") -> list[int]:
-        """The numbers of the programs that such a probe runs, in order."""
+        """The indices of the programs that such a probe runs, in order."""
         return [number for number, program in enumerate(self._spec.programs)
                 if any(point.kind == kind and (not name or point.name == name) for point in program.attach)]
 
     def run(self, programs: Iterable[int], context: int) -> None:
-        """Run programs, one after the other, over what lies at the address ``context``."""
+        """Run programs in order over the context at an address."""
         for number in programs:
             self._functions = self._programs[number]
             try:
@@ -276,7 +276,7 @@ class Machine:
         counts = Layout(f"={len(self._spec.errors)}Q").unpack_from(state, 8 * first)
         return [(site, count) for site, count in zip(self._spec.errors, counts) if count]
 
-    # helpers; each gives a number of 64 bits
+    # helpers; each returns a 64-bit number
 
     def lookup(self, map: int, key: int) -> int:
         found = self._handles[map]
@@ -326,7 +326,7 @@ class Machine:
         return 0
 
     def _fault(self, into: int, size: int) -> int:
-        """Where nothing is on any machine: a pointer that is null."""
+        """Fail a read that would fault on any machine, of a null pointer."""
         self.memory.write(into, bytes(size))
         return -EFAULT & MASK
 
@@ -353,7 +353,7 @@ class Machine:
         return int(self.now[1] << 32 | self.now[2])
 
     def take_user(self) -> int:
-        return int(self.now[4])  # the group is not recorded: a script that asks for it is refused
+        return int(self.now[4])  # the group is not recorded: a script that uses it is refused
 
     def take_cpu(self) -> int:
         return int(self.now[3]) if self.cpus > 1 else 0

@@ -1,4 +1,4 @@
-"""Names in a recording: what the run's context answered, in order, and a context that gives the same answers."""
+"""Names in a recording: what the run's context answered, in order, and a context that replays the answers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..runtime.values import DecodingContext, NamedNumber, ScriptValue, StackTra
 from ..spec import ScriptSpec
 from .container import Damaged
 
-ENTRY = 200  # bytes that an answer takes beside its texts, about
-MOST_UNWOUND = 1 << 14  # stacks that are known by their numbers; a stack that comes again later gets another one
+ENTRY = 200  # bytes that an answer takes besides its texts, about
+MOST_UNWOUND = 1 << 14  # stacks that are known by number; a stack that recurs later gets another one
 
 _TEXT, _NUMBER = str, int
-# Question -> the shapes of what is asked and of what is answered; an answer may also be null, but for lists and texts.
+# Question -> the shapes of its argument and of its answer; an answer may also be null, except lists and texts.
 _SHAPES: dict[str, tuple[list[type], type | list[type] | str]] = {
     "ksym": ([int], [str, int]), "usym": ([int, int], [str, int, str]), "build_id": ([int, int], [str, int]),
     "user_name": ([int], str), "syscall_name": ([int], str), "cgroup_path": ([int, str], str),
@@ -24,13 +24,13 @@ _SHAPES: dict[str, tuple[list[type], type | list[type] | str]] = {
 
 Asked = tuple[int | str, ...]
 Answer = str | Sequence[int] | Sequence[tuple[str, str, int]] | tuple[str, int] | tuple[str, int, str] | None
-Tell = Callable[[str, Asked, Answer], object]  # (question, what was asked, the answer)
+Tell = Callable[[str, Asked, Answer], object]  # (question, argument, answer)
 A = TypeVar("A", bound=Answer)
 
 
 class ToldNames:
-    """The context of a run that is recorded: what it answers is told as well. ``moment`` is the time of what is being
-    handed over, in nanoseconds of the boot clock."""
+    """The context of a run that is recorded: its answers are also recorded. ``moment`` is the time of what is being
+    delivered, in nanoseconds of the boot clock."""
 
     def __init__(self, live: DecodingContext, tell: Tell) -> None:
         self._live = live
@@ -49,7 +49,7 @@ class ToldNames:
         return self._told("usym", (address, tgid), self._live.usym(address, tgid))
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
-        """As the live context says; nothing is told of where it says nothing."""
+        """The live context's answer; an empty one is not recorded."""
         found = self._live.code_places(address, tgid)
         if found:
             self._tell("code_places", (address, tgid), found)
@@ -74,7 +74,7 @@ class ToldNames:
         return self._told("stack_frames", (stack,), self._live.stack_frames(stack))
 
     def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
-        """As the live context does it; the frames have a number, under which they are told."""
+        """As the live context does it; the frames get a number, under which they are recorded."""
         found: Sequence[int] = self._live.unwind_stack(registers, stack, base, tgid, limit)
         known = self._unwound.get(tuple(found))
         if known is None:
@@ -87,7 +87,7 @@ class ToldNames:
         return found
 
     def boot_time(self) -> int:
-        """The time of what is being handed over."""
+        """The time of what is being delivered."""
         return self.moment
 
     def _told(self, question: str, asked: Asked, answer: A) -> A:
@@ -96,7 +96,7 @@ class ToldNames:
 
 
 class RecordedNames:
-    """The context of a replay: it knows what the run's context said, as far as the recording has been read."""
+    """The context of a replay: it knows the answers of the run's context, as far as the recording has been read."""
 
     def __init__(self, spec: ScriptSpec, clocks: dict[str, int], memory: int) -> None:
         self.text_size = spec.config.text_size
@@ -108,7 +108,7 @@ class RecordedNames:
         self._known: dict[tuple[Json, ...], Any] = {}
 
     def learn(self, entries: Json) -> None:
-        """Take answers as they lie in the file: [question, what was asked, answer]. Damaged if they are none."""
+        """Take answers as in the file: [question, argument, answer]. Damaged if they are invalid."""
         if not isinstance(entries, list):
             raise Damaged("names are no list")
         for entry in entries:
@@ -149,7 +149,7 @@ class RecordedNames:
         return self._frames("stack_frames", stack)
 
     def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
-        """The first register has the number of the frames: see recorder."""
+        """The first register holds the number of the frames: see recorder."""
         return self._frames("unwound", next(iter(registers.values()), 0))
 
     def _frames(self, question: str, number: int) -> Sequence[int]:
@@ -192,7 +192,7 @@ def _is_answer(question: Json, asked: list[Json], answer: Json) -> bool:
 
 
 def has_names(type: t.Type) -> bool:
-    """Does printing a value of the type take what only the run's machine knows?"""
+    """Whether printing a value of the type needs what only the run's machine knows."""
     if isinstance(type, t.Tuple):
         return any(map(has_names, type.of))
     return isinstance(type, t.USym | t.Stack) \
@@ -200,7 +200,7 @@ def has_names(type: t.Type) -> bool:
 
 
 def ask_names(value: ScriptValue) -> None:
-    """Ask the context of a decoded value for all that any form of output might."""
+    """Ask the context of a decoded value for everything that any output format might."""
     if isinstance(value, NamedNumber | UserAddress):
         str(value)
     elif isinstance(value, StackTrace):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _MASK = (1 << 64) - 1
 SECOND = 10 ** 9  # ns
-LEAST_CPUS = 8  # that are reckoned with where a script asks for the CPU
+LEAST_CPUS = 8  # that are assumed where a script asks for the CPU
 _FEATURES = ("ringbuf", "map_mmap", "isa_v4", "bpf_loop", "for_each_map_elem", "long_keys",
              "map_lookup_percpu_elem", "spilled_bounds")
 
@@ -64,7 +64,7 @@ class EventsWorld(BtfWorld):
         return None
 
     def has_feature(self, name: str) -> bool:
-        """What the compiler may take for granted where nothing is loaded."""
+        """What the compiler may assume where nothing is loaded."""
         return name in _FEATURES
 
     def tracepoints(self) -> list[tuple[str, str]]:
@@ -78,13 +78,13 @@ class EventsWorld(BtfWorld):
         return parse_format(text, category, event, self) if text is not None else None
 
 
-# What the generated code has of a key, None of a map without; of several parts, and with a bucket after it, a tuple.
+# A key in the generated code: None for a map without keys; with several parts, or a bucket after it, a tuple.
 Key: TypeAlias = "int | bytes | tuple[Key, ...] | None"
 
 
 class Question:
-    """A script that loops over columns can answer, made ready. Refused for any other; ``room`` bounds, in bytes, what
-    its maps take."""
+    """A script that loops over columns can answer, prepared. Refused for any other; ``room`` limits the bytes that its
+    maps take."""
 
     status: int | None = None  # it never calls exit()
 
@@ -171,7 +171,7 @@ class Question:
         return [(site, count) for site, count in zip(self.spec.errors, self._failed) if count]
 
     def empty_map(self, name: str, kind: str) -> None:
-        """clear() a map; zero() it is not asked for."""
+        """clear() a map; it is never called for zero()."""
         self.maps[name].clear()
 
     def state_of(self, name: str, part: int = 0) -> dict[Key, Any]:
@@ -181,7 +181,7 @@ class Question:
 
 
 class AnswerMap:
-    """A map of a question, which is read as the kernel's are. UsageError if it has more keys than it could have."""
+    """A map of a question, which is read like the kernel's. UsageError if it has more keys than it may have."""
 
     def __init__(self, question: Question, named: MapSpec) -> None:
         self.spec = named
@@ -203,7 +203,7 @@ class AnswerMap:
         return found
 
     def read_and_clear(self) -> list[RawItem]:
-        """The items, of which none are left."""
+        """The items; the map is empty afterwards."""
         found = self.items()
         self.clear()
         return found
@@ -224,7 +224,7 @@ def _gather_buckets(aggregate: Aggregate, counts: dict[Key, int]) -> dict[Key, l
 
 
 def _words(aggregate: Aggregate, key: Key, first: dict[Key, int], second: dict[Key, int]) -> tuple[int, ...]:
-    """An element's state, as it is read from the kernel."""
+    """An element's state, as read from the kernel."""
     if aggregate.kind in ("min", "max"):
         return (to_signed(first[key]) if aggregate.signed else first[key], 1)
     return (first[key] & _MASK, second[key] & _MASK) if aggregate.kind in ("avg", "stats") else (first[key] & _MASK,)
@@ -247,8 +247,8 @@ def _pack(type: Type, value: Key) -> bytes:
 
 
 def ask(recording: Recording, source: Source, options: Options, room: int) -> Question | Execution:
-    """A script, made ready to be asked of a recording: by loops over its columns if they will do, which is faster; else
-    event by event. CompileError, UsageError where it cannot be answered."""
+    """A script, prepared to query a recording: by loops over its columns if they suffice, which is faster; else event
+    by event. CompileError, UsageError where it cannot be answered."""
     options.timed = True
     events = {event.name: event for event in read_events(recording.facts.events, recording.spec)}
     world = EventsWorld(recording, list(events.values()))
@@ -276,7 +276,7 @@ def ask(recording: Recording, source: Source, options: Options, room: int) -> Qu
 
 
 class _AnsweringSession(ReplaySession):
-    """What a session tells, of a script that runs over a recording: losses are the recording's and its own."""
+    """The session of a script that runs over a recording: losses are the recording's and its own."""
 
     def __init__(self, recording: Recording, question: Question | Execution) -> None:
         super().__init__(recording)
@@ -319,13 +319,13 @@ class AnsweringTrace(ReplayTrace):
             found = next(self._runs, None)
         self._replayed.done = found is None
         if found is None and self.recording.truncated:
-            self._bind_reader()  # what the maps would hold, nobody knows
+            self._bind_reader()  # what the maps would hold is not known
         self._timed(found or Records())
         self._look()
         return found or Records()
 
     def _look(self) -> None:
-        """Let who draws maps over time see them, once in a second of the recording."""
+        """Show the maps to a view that draws them over time, once per second of the recording."""
         moment = self._names.moment = self.recording.context.moment
         if self._on_sample is not None and moment >= self._next_sample:
             self._on_sample()
@@ -341,7 +341,7 @@ class AnsweringTrace(ReplayTrace):
 
 
 def open_question(path: str, source: Source, options: Options, memory: Memory | None = None) -> AnsweringTrace:
-    """A script, asked of the recording in a file. Damaged if it is none; CompileError, UsageError if it cannot be
+    """A script that queries the recording in a file. Damaged if it is not one; CompileError, UsageError if it cannot be
     answered."""
     recording = open_recording(path, memory)
     try:

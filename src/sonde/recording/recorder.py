@@ -1,11 +1,11 @@
-"""The writing side: a trace that also keeps what it hands over.
+"""The writing side: a trace that also records what it delivers.
 
-A recording is a stream of blocks (see :mod:`.container`) in the order in which things were handed over:
+A recording is a stream of blocks (see :mod:`.container`) in the order of delivery:
 
     HEAD   JSON, first: the layouts, and where and when
-    NAME   JSON list of [question, what was asked, answer]: what names were then, if no earlier block says the same
+    NAME   JSON list of [question, argument, answer]: what names were then, if no earlier block says the same
     MAPS   what a map held: for the last record of the RECS block that follows, or for the LOOK that follows
-    DONE   what cat(), system() or nstat() got, for the last record of the RECS block that follows
+    DONE   the output of cat(), system() or nstat(), for the last record of the RECS block that follows
     RECS   records (see :mod:`.columns`)
     LOOK   JSON: the maps before it were looked at: "why" is sample, asked (SIGUSR1) or final; "time" of the boot clock
     END    JSON, last: the losses, the run, how it ended
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _FULL = 2 << 20  # bytes of records in a block, about
 _BLOCK = MOST_RECORDS >> 2  # records in a block
 _WITH_RESULTS = ("cat", "system", "nstat", "skboutput")
-_AGE = 1.0       # s: after so long records are in the file
+_AGE = 1.0       # s until records are in the file
 _ROOM = 32 << 20  # bytes of names, about
 _NAMES = 20_000  # in a block
 
@@ -63,21 +63,21 @@ class Recorder:
         self._room = _ROOM
         self.left_out = 0  # names and outputs for which there was no room
         self._attached: list[tuple[bytes, bytes]] = []  # blocks for the last record
-        self._results = 0  # bytes of what was got from outside, in them
+        self._results = 0  # bytes of results from outside, in them
         self._oldest = 0.0
 
     @property
     def waits(self) -> bool:
-        """Whether there are records that are not in the file."""
+        """Whether there are records that are not in the file yet."""
         return len(self._records) > 0
 
     def write_json(self, tag: bytes, plain: Json) -> None:
-        """A block of JSON, after all that has been taken so far."""
+        """Write a block of JSON, after everything taken so far."""
         self.flush()
         self._writer.write_block(tag, json.dumps(plain).encode())
 
     def tell_name(self, question: str, asked: Asked, answer: Answer) -> None:
-        """Take an answer, unless it is the one that was given before."""
+        """Take an answer, unless it is the same as before."""
         key = (question, *asked)
         before = self._told.get(key)
         if key in self._told and (before is answer or before == answer) or question == "stack_frames" and before:
@@ -94,7 +94,7 @@ class Recorder:
         self._names.append([question, asked, answer])
 
     def add_records(self, site: int, records: list[bytes], attached: bool = False) -> None:
-        """Take records of a site; ``attached``: what was attached since the last flush is of the one that comes."""
+        """Take records of a site; ``attached``: what was attached since the last flush belongs to the next one."""
         if self._attached and not attached:
             self.flush()
         most = max(1, min(_BLOCK, _FULL // len(records[0])))
@@ -107,11 +107,11 @@ class Recorder:
             self._records.add_records(site, part)
 
     def attach_snapshot(self, name: str, snapshot: MapSnapshot) -> None:
-        """A map's contents, for the last record or for the look that follows."""
+        """Attach a map's contents to the last record or to the look that follows."""
         self._attached += [(b"MAPS", data) for data in pack_snapshot(self._spec.find_map(name), snapshot)]
 
     def attach_result(self, kind: str, head: JsonObject, data: bytes) -> None:
-        """What was got from outside, for the last record."""
+        """Attach a result from outside to the last record."""
         self._results += len(data)
         if self._results > _FULL * 4:
             self.left_out += 1
@@ -119,7 +119,7 @@ class Recorder:
         self._attached.append((b"DONE", pack_with_head({"kind": kind} | head, data)))
 
     def flush(self) -> None:
-        """Write all that has been taken."""
+        """Write everything taken so far."""
         names, self._names = self._names, []
         for at in range(0, len(names), _NAMES):
             self._writer.write_block(b"NAME", json.dumps(names[at:at + _NAMES]).encode())
@@ -130,7 +130,7 @@ class Recorder:
             self._writer.write_block(b"RECS", self._records.take_block())
 
     def flush_if_old(self) -> None:
-        """Write what has waited for a while."""
+        """Write what has been waiting for a while."""
         if self._records and time.monotonic() - self._oldest > _AGE:
             self.flush()
 
@@ -152,7 +152,7 @@ class _NotedBatch(Batch):
 
 
 class _Noted(Records):
-    """Batches that are noted, each before it is handled; those of which a record has something of its own to be noted,
+    """Batches that are noted, each before it is handled; one with a record that has something of its own to note,
     record by record."""
 
     __slots__ = ("_count",)
@@ -176,22 +176,22 @@ class _NotedBatches(list[Batch]):
 
 
 class Notes:
-    """Keeps what a session hands over in the file of a descriptor. ``live`` is what answers names; ``context`` answers
-    the same, and has it kept."""
+    """Keeps what a session delivers in the file of a descriptor. ``live`` answers questions about names; ``context``
+    gives the same answers, and has them kept."""
 
     def __init__(self, descriptor: int, spec: ScriptSpec, session: Session, live: DecodingContext) -> None:
         self.recorder = Recorder(descriptor, spec)
         self._spec, self._session, self._live = spec, session, live
         self.context = ToldNames(live, self.recorder.tell_name)
         self.context.moment = live.boot_time()
-        self.held: dict[str, Items] = {}  # what maps are said to hold, for what is handled now
+        self.held: dict[str, Items] = {}  # what maps hold, for what is handled now
         self.reader = ItemReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
                                   for name, kept in session.maps.items()}, self.context)
         self._sites = [_SiteNotes(spec, index, self.context) for index in range(len(spec.sites))]
         self._sizes = [site.size for site in spec.sites]
 
     def write_head(self, warnings: bool, facts: JsonObject) -> None:
-        """The first block; ``facts`` are put into it as they are."""
+        """Write the first block; ``facts`` are put into it unchanged."""
         clocks = {clock: self._live.wall_clock(0, clock) for clock in ("boot", "monotonic", "tai")}
         zone, now, machine = time.localtime(), self.context.boot_time(), os.uname()
         self.recorder.write_json(b"HEAD", {
@@ -203,11 +203,11 @@ class Notes:
             "spec": plain_spec(self._spec)} | facts)
 
     def note_records(self, records: Records) -> Records:
-        """The records, each of which is noted when it is taken to be handled."""
+        """The records, each noted when it is taken to be handled."""
         return _Noted(records, self)
 
     def note_batch(self, batch: Batch) -> Batch:
-        """The batch to be handled: it has been noted, or will be record by record."""
+        """The batch to be handled: it has been noted, or will be, record by record."""
         site = batch.sites
         if not isinstance(site, int) or self._sites[site].alone:
             return _NotedBatch(batch, self._keep_records, self._sizes)
@@ -229,7 +229,7 @@ class Notes:
         self.recorder.add_records(site, records, bool(notes.map))
 
     def look_at_maps(self, why: str, maps: Sequence[str]) -> None:
-        """Keep what maps hold now."""
+        """Keep the current contents of maps."""
         self.recorder.flush()
         self.context.moment = self._live.boot_time()
         self.held = {name: self._take_and_keep(name, "") for name in maps}
@@ -248,7 +248,7 @@ class Notes:
         self.recorder.attach_snapshot(name, MapSnapshot(items, self._session.is_incomplete(name)))
 
     def write_end(self, run: Provenance) -> None:
-        """The last block."""
+        """Write the last block."""
         session = self._session
         self.recorder.write_json(b"END ", {
             "losses": plain_losses(self._spec, session.losses()), "run": run.as_json(),
@@ -257,22 +257,22 @@ class Notes:
 
 
 class RecordingTrace(Trace):
-    """A trace whose run is kept in a file. ``facts`` are put into the head, as they are."""
+    """A trace whose run is kept in a file. ``facts`` are put into the head unchanged."""
 
     def record_to(self, descriptor: int, facts: JsonObject, every: float = 1.0) -> None:
-        """To be called before :meth:`attach`. The descriptor is closed with the trace. ``every`` so many seconds maps
-        that the script itself does not print are looked at, if they can be drawn over time."""
+        """Call this before :meth:`attach`. The descriptor is closed with the trace. Every ``every`` seconds, maps that
+        the script itself does not print are looked at, if they can be drawn over time."""
         self._descriptor, self._facts, self._every = descriptor, facts, every
         self._on_sample: Callable[[], object] | None = None
         self._final_look = False
-        self._asked = False  # the maps are to be looked at, when what came before has been handled
+        self._asked = False  # the maps are to be looked at once what came before has been handled
         self._sampled: list[str] = []
         self._run: Provenance | None = None
         self._notes: Notes | None = None
 
     @property
     def notes(self) -> Notes:
-        """What is kept."""
+        """The notes of this run."""
         assert self._notes is not None
         return self._notes
 
@@ -298,7 +298,7 @@ class RecordingTrace(Trace):
         self._reader = MapReader(self.session.maps, self._context)
         self.outside = _KeptOutside(self._notes.recorder)
 
-    # what is handed over
+    # what is delivered
 
     def next_records(self, timeout: float | None = None) -> Records:
         self.notes.recorder.flush_if_old()
@@ -311,7 +311,7 @@ class RecordingTrace(Trace):
         return found
 
     def _looks_now(self) -> bool:
-        """Look at maps if that is due, now that all records before have been handled."""
+        """Look at maps if that is due, now that all earlier records have been handled."""
         if self._asked:
             self._asked, self.session.asked = False, True
             self.notes.look_at_maps("asked", self._map_names)
@@ -329,7 +329,7 @@ class RecordingTrace(Trace):
         return True
 
     def _shorten_wait(self, timeout: float | None) -> float | None:
-        """Until records are to be in the file, or maps to be looked at."""
+        """Shorten a wait so that records get into the file, and maps are looked at, in time."""
         waits = [timeout, _AGE if self.notes.recorder.waits else None,
                  max(0.0, self._next_sample - time.monotonic()) if self._sampled else None]
         return min([wait for wait in waits if wait is not None], default=None)
@@ -346,7 +346,7 @@ class RecordingTrace(Trace):
             self.notes.look_at_maps("final", self._map_names)
 
     def take_map(self, name: str, then: str = "") -> Items:
-        """As the recording has it, if it is of a record that is being handled, or of a look; else as it is now."""
+        """The map as recorded, if a record or a look is being handled; else as it is now."""
         found = self.notes.held.get(name)
         return found if found is not None else super().take_map(name, then)
 
@@ -358,7 +358,7 @@ class RecordingTrace(Trace):
 
     @property
     def provenance(self) -> Provenance:
-        """The run; from its end on always the same."""
+        """The run; unchanging after its end."""
         if self._run is None and self._final_look:
             self._run = super().provenance
         return self._run or super().provenance
@@ -380,7 +380,7 @@ class RecordingTrace(Trace):
 
 
 class _SiteNotes:
-    """What has to be done with the records of a site."""
+    """What to do with the records of a site."""
 
     def __init__(self, spec: ScriptSpec, index: int, context: ToldNames) -> None:
         site = spec.sites[index]
@@ -391,10 +391,10 @@ class _SiteNotes:
         shows = site.kind == "print_map" or site.kind == "print"
         self.map: str = site.data.get("map", "") if shows else ""
         self.then: str = site.data.get("then") or "" if site.kind == "print_map" else ""
-        self.alone = bool(self.map) or site.kind in _WITH_RESULTS  # something is noted of each record
+        self.alone = bool(self.map) or site.kind in _WITH_RESULTS  # something is noted for each record
 
     def ask_names(self, record: bytes) -> bytes:
-        """Ask for the names in a record; in place of a stack's copy it has the number of the frames."""
+        """Ask for the names in a record; the number of the frames replaces a copy of the stack in it."""
         for decode, offset, is_copy in self._named:
             ask_names(decode(record, offset))
             if is_copy:
@@ -426,7 +426,7 @@ class _KeptMap:
 
 
 class _KeptOutside(Outside):
-    """This machine; what is got from it is kept."""
+    """This machine; its results are kept."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -466,17 +466,17 @@ class _KeptOutside(Outside):
 
 
 class KeepingPrinter(Printer):
-    """Prints nothing: only what a script's events do outside is done, since the recording has what comes of it."""
+    """Prints nothing: only carries out what a script's events do outside, since the results go into the recording."""
 
     def _site_handler(self, site: EventSite) -> Handler | None:
         return super()._site_handler(site) if site.kind in _WITH_RESULTS else None
 
     def print_maps(self) -> None:
-        """They are in the recording."""
+        """Nothing: they are in the recording."""
 
 
 def plain_losses(spec: ScriptSpec, losses: Losses) -> JsonObject:
-    """Losses as plain data: places in the script are their numbers in the spec."""
+    """Losses as plain data: places in the script are their indices in the spec."""
     kept = losses.withheld
     return {"records": losses.records, "errors": [[spec.errors.index(site), count] for site, count in losses.errors],
             "skipped": losses.skipped, "late": losses.late, "short": losses.short, "unseen": losses.unseen,

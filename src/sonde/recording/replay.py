@@ -1,7 +1,7 @@
 """The reading side: a recording as a trace whose events have already happened.
 
-:class:`ReplayTrace` is a :class:`sonde.traced_run.TracedRun`: what prints, draws or exports a run does it with a
-recording in the same way. It asks the kernel nothing.
+:class:`ReplayTrace` is a :class:`sonde.traced_run.TracedRun`: what prints, draws or exports a run does the same with a
+recording. It asks nothing of the kernel.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _DONE_ROOM = 64 << 20  # bytes of results for one record
 
 
 class Facts(Record):
-    """What the head says of the run and its machine: offsets of ``clocks`` to Unix time and the ``time`` of the start
-    in nanoseconds, how many probes were ``attached``, what was ``missing`` (message and hints); ``zone`` and ``events``
-    as JSON has them."""
+    """What the head says about the run and its machine: offsets of ``clocks`` to Unix time and the ``time`` of the
+    start in nanoseconds, how many probes were ``attached``, what was ``missing`` (message and hints); ``zone`` and
+    ``events`` as in JSON."""
 
     clocks: dict[str, int]
     time: int
@@ -64,7 +64,8 @@ class Facts(Record):
 
 
 class Result(Record):
-    """What cat(), system() or nstat() got: ``output``, of which ``more`` follows; how counters grew; or an error."""
+    """The result of cat(), system() or nstat(): ``output``, of which ``more`` follows; how counters grew; or an
+    error."""
 
     kind: str
     output: bytes
@@ -75,7 +76,7 @@ class Result(Record):
 
 
 class End(Record):
-    """What the last block says of the run."""
+    """What the last block says about the run."""
 
     losses: Losses
     run: Provenance
@@ -85,8 +86,8 @@ class End(Record):
 
 
 class Portion(Record):
-    """What the recording has next: ``records``, with the ``maps`` and ``results`` of the last of them; or a look at
-    maps, and ``why``."""
+    """The next portion of the recording: ``records``, with the ``maps`` and ``results`` of the last of them; or a look
+    at maps, and ``why``."""
 
     maps: dict[str, MapSnapshot]
     results: list[Result]
@@ -96,10 +97,10 @@ class Portion(Record):
 
 
 class Recording:
-    """A recording's file: the head is read when this is made, the rest portion by portion.
+    """A recording's file: the head is read at once, the rest portion by portion.
 
     ``facts`` are the head's; ``end`` those of the last block, None before it has been read. ``truncated`` says that the
-    file ends before its end: then nothing was changed, but something is missing.
+    file is cut off: then nothing was changed, but something is missing.
     """
 
     def __init__(self, file: BinaryIO, name: str, memory: Memory | None = None) -> None:
@@ -125,7 +126,7 @@ class Recording:
         self.truncated = False
 
     def portions(self) -> Iterator[Portion]:
-        """What the run handed over, in order. Damaged where the file was changed."""
+        """What the run delivered, in order. Damaged where the file was changed."""
         with Sound(self.name):
             try:
                 yield from self._portions()
@@ -165,7 +166,7 @@ class Recording:
 
     @property
     def place(self) -> tuple[int, int]:
-        """How many bytes of the file have been read, and of how many."""
+        """How many bytes of the file have been read, and its size."""
         return self._file.tell(), fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
@@ -174,7 +175,7 @@ class Recording:
 
 
 class Sound:
-    """What is read within this is from a file that anybody may have made: whatever else goes wrong is its fault."""
+    """A context for reading a file that anybody may have made: any other exception within it is the file's fault."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -247,8 +248,7 @@ def _counts(plain: Json) -> list[tuple[str, int]]:
 # As a trace ---------------------------------------------------------------------------------------------------------
 
 class ReplaySession:
-    """What a session tells, of a run that is over. ``held`` are the maps as they were when what is being handled
-    happened."""
+    """The session of a run that is over. ``held`` are the maps as they were when what is being handled happened."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -262,7 +262,7 @@ class ReplaySession:
         self.detaching = 0
         self.programs: list[LoadedProgram] = []
         self.is_holding = False
-        self.sampled = False  # maps were looked at, that a view may want to see
+        self.sampled = False  # maps were looked at, which a view may want to see
         self.tell: Callable[[str], object] = str
 
     def poll(self, timeout: float | None = None) -> Records:
@@ -279,17 +279,17 @@ class ReplaySession:
         return Records([portion.records.records()] if portion.records is not None else [])
 
     def is_incomplete(self, name: str) -> bool:
-        """Whether a budget kept back events of a map, when it was looked at."""
+        """Whether a budget had withheld events from a map when it was looked at."""
         return name in self.held and self.held[name].incomplete
 
     def losses(self) -> Losses:
-        """What was lost; nothing, as long as the end has not been read."""
+        """What was lost; nothing until the end has been read."""
         end = self.recording.end
         return end.losses if end is not None else Losses([], [], [])
 
     @property
     def reason(self) -> str:
-        """Why the run ended; "truncated" if the file does not tell."""
+        """Why the run ended; "truncated" if the file does not say."""
         return self.recording.end.reason if self.recording.end is not None else "truncated"
 
     @property
@@ -303,7 +303,7 @@ class ReplaySession:
 
 
 class _RecordedMap:
-    """A map as it was at the moment that is being handled."""
+    """A map as it was at the moment being handled."""
 
     def __init__(self, spec: MapSpec, session: ReplaySession) -> None:
         self.spec = spec
@@ -319,11 +319,11 @@ class _RecordedMap:
         return self.items()
 
     def zero(self) -> None:
-        """It happened."""
+        """Nothing: it has happened."""
 
 
 class _RecordedOutside(Outside):
-    """What the run got from its machine. Nothing is read, run or written here."""
+    """The run's results from its machine. Nothing is read, run or written here."""
 
     def __init__(self, session: ReplaySession) -> None:
         self._session = session
@@ -353,10 +353,10 @@ class _RecordedOutside(Outside):
 
 
 class _NoPackets:
-    """The run has written its packets."""
+    """Writes no packets: the run has done so."""
 
     def write(self, time: int, packet: bytes, length: int) -> None:
-        """Once is enough."""
+        """Nothing: it has been written."""
 
 
 def _raise_recorded(result: Result) -> None:
@@ -366,7 +366,7 @@ def _raise_recorded(result: Result) -> None:
 
 class ReplayTrace(TracedRun):
     """A recording, as a trace to look at: ``events()``, ``maps``, ``losses``, ``provenance`` and tables are the run's.
-    Maps have what they held at the event that came last."""
+    Maps hold what they held at the latest event."""
 
     def __init__(self, recording: Recording, memory: Memory | None = None) -> None:
         super().__init__(recording.spec.source, Options(), recording.spec, memory)
@@ -383,16 +383,16 @@ class ReplayTrace(TracedRun):
         with Sound(self.recording.name):
             self._decoder = EventDecoder(self.spec, self.context)
             self._reader = ItemReader(maps, self.context)  # type: ignore[arg-type]
-            for name in maps:  # the decoders of everything, before anything is believed
+            for name in maps:  # the decoders of everything, before anything is trusted
                 self._reader.map_decoder(name)
 
     @property
     def held_maps(self) -> dict[str, MapSnapshot]:
-        """The maps of which the recording says what they held at this moment."""
+        """The maps whose contents at this moment are in the recording."""
         return self._replayed.held
 
     def attach(self) -> None:
-        """There is nothing to attach."""
+        """Nothing: there is nothing to attach."""
 
     def next_records(self, timeout: float | None = None) -> Records:
         found = self._replayed.poll(timeout)
@@ -415,11 +415,11 @@ class ReplayTrace(TracedRun):
         return True
 
     def act_on_site(self, site: int) -> None:
-        """It happened."""
+        """Nothing: it has happened."""
 
     @property
     def provenance(self) -> Provenance:
-        """Which run it was."""
+        """Identifies the run."""
         end, facts = self.recording.end, self.recording.facts
         if end is not None:
             return end.run
@@ -445,7 +445,7 @@ class ReplayTrace(TracedRun):
 
 
 def open_replay(path: str, memory: Memory | None = None) -> ReplayTrace:
-    """The recording in a file, as a trace. Damaged if it is none; SondeError if it cannot be opened."""
+    """The recording in a file, as a trace. Damaged if it is not one; SondeError if it cannot be opened."""
     recording = open_recording(path, memory)
     try:
         return ReplayTrace(recording, memory)
@@ -455,7 +455,7 @@ def open_replay(path: str, memory: Memory | None = None) -> ReplayTrace:
 
 
 def open_recording(path: str, memory: Memory | None = None) -> Recording:
-    """The recording in a file. Damaged if it is none; SondeError if it cannot be opened."""
+    """The recording in a file. Damaged if it is not one; SondeError if it cannot be opened."""
     try:
         file = open(path, "rb")  # noqa: SIM115
     except OSError as error:

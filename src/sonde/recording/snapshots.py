@@ -1,7 +1,8 @@
-"""A map's contents as blocks of a recording: its keys and values as the kernel has them, aggregates merged.
+"""A map's contents as blocks of a recording: its keys and values as in the kernel, aggregates merged.
 
-Layout of a block's data: u32 bytes, so many of JSON (``map``, ``count``, ``key`` bytes, ``value`` bytes or ``words``,
-``signed``, ``incomplete``, ``more``: another block goes on), the keys, then the values: bytes, or u64 or s64 words.
+Layout of a block's data: u32 length, that many bytes of JSON (``map``, ``count``, ``key`` bytes, ``value`` bytes or
+``words``, ``signed``, ``incomplete``, ``more``: another block continues), the keys, then the values: bytes, or u64 or
+s64 words.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def split_head(data: bytes) -> tuple[JsonObject, bytes]:
 
 
 def read_json(data: bytes) -> Json:
-    """JSON; Damaged if it is none, or nested without end."""
+    """JSON; Damaged if it is invalid, or nested too deeply."""
     try:
         found: Json = json.loads(data)
         return found
@@ -83,7 +84,7 @@ def read_json(data: bytes) -> Json:
 
 
 class ItemReader(MapReader):
-    """Reads maps element by element: in a recording they lie so."""
+    """Reads maps element by element, as they are stored in a recording."""
 
     def __call__(self, name: str, then: str = "") -> list[Item]:
         items = self.map_decoder(name).decode_items(self.read_raw(name, then))
@@ -92,7 +93,7 @@ class ItemReader(MapReader):
 
 
 class SnapshotReader:
-    """Puts the snapshots of a moment together; all of them take ``memory`` bytes at most."""
+    """Assembles the snapshots of a moment; all of them take ``memory`` bytes at most."""
 
     def __init__(self, spec: ScriptSpec, memory: int) -> None:
         self._maps = {named.name: named for named in spec.maps}
@@ -102,7 +103,7 @@ class SnapshotReader:
         self._found: dict[str, MapSnapshot] = {}
 
     def add_block(self, data: bytes) -> None:
-        """Take the next block's data. Damaged if it is no part of a snapshot."""
+        """Take the next block's data. Damaged if it is not part of a snapshot."""
         head, rest = split_head(data)
         named = self._maps.get(str(head.get("map")))
         numbers = [as_integer(head.get(name), 0, LARGEST + 1) for name in ("count", "key", "value", "words")]
@@ -123,7 +124,7 @@ class SnapshotReader:
             self._open = None
 
     def take(self) -> dict[str, MapSnapshot]:
-        """The snapshots by map; none are left. Damaged if one has no end."""
+        """The snapshots by map; starts over. Damaged if one has no end."""
         if self._open is not None:
             raise Damaged("a snapshot has no end")
         found, self._found, self._room = self._found, {}, self._memory
