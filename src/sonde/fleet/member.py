@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, time_ns
 
@@ -65,6 +66,7 @@ class Member:
         self.address = address
         self.state = CONNECTING
         self.reason = ""        # why it is missing
+        self.cause = ""         # the same without its name
         self.hints: list[str] = []
         self.connection: Connection | None = None
         self.clock = HostClock()
@@ -229,6 +231,7 @@ class Member:
     def _give_reason(self, reason: str) -> None:
         told = f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else ""
         self.reason = clean_line(reason) + told
+        self.cause = re.sub(rf"(?<![\w.-]){re.escape(self.name)}(?![\w-])", "*", self.reason)
 
     def hang_up(self) -> None:
         """The connection has ended: by itself, or now. The process that it was is for :meth:`release`."""

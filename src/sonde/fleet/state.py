@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Self
@@ -169,8 +168,7 @@ def group_by_reason(members: Sequence[Member]) -> list[tuple[str, str, int]]:
     """(names, the reason of the first, how many) of the hosts that are missing for the same reason."""
     groups: dict[str, list[Member]] = {}
     for member in members:
-        name = rf"(?<![\w.-]){re.escape(member.name)}(?![\w-])"
-        groups.setdefault(re.sub(name, "*", member.reason), []).append(member)
+        groups.setdefault(member.cause, []).append(member)
     return [(_name_all([member.name for member in group]), group[0].reason, len(group)) for group in groups.values()]
 
 
