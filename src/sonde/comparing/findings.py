@@ -2,11 +2,11 @@
 
 With two runs or more on each side the noise between repeats is known: Welch's t-test compares the runs' rates, values,
 or mean ranks of what they measured. With one run on a side there is only the noise within it: a conditional test of two
-Poisson rates for counts (events that come independently of one another), Mann-Whitney and Kolmogorov-Smirnov for
-distributions (the smaller chance doubled, after Bonferroni), and none for sums, averages and the like.
+Poisson rates for counts (of independent events), Mann-Whitney and Kolmogorov-Smirnov for distributions (the smaller
+p-value doubled, after Bonferroni), and none for sums, averages and the like.
 
-All chances together are adjusted by Benjamini and Hochberg's method: of what is called changed, at most a share of
-LEVEL is expected to be noise.
+All p-values together are adjusted by Benjamini and Hochberg's method: of what is reported as changed, at most a share
+of LEVEL is expected to be noise.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RATES, RANKS, SHAPES, MEANS = "Poisson rates", "Mann-Whitney", "Kolmogorov-Smirn
 
 class Finding(Record):
     """A measurement on both sides. ``before`` and ``after`` are means of the runs (counts per second where the
-    durations are known; of a distribution the median); ``chance`` is the test's p-value, None where there is no test;
-    ``adjusted`` that of all tests together."""
+    durations are known; of a distribution the median); ``chance`` is the test's p-value, None without a test;
+    ``adjusted`` is adjusted for all tests together."""
 
     label: Label
     before: float
@@ -40,12 +40,12 @@ class Finding(Record):
 
     @property
     def changed(self) -> bool:
-        """Is the difference more than noise?"""
+        """Whether the difference is more than noise."""
         return self.adjusted is not None and self.adjusted <= LEVEL
 
     @property
     def ratio(self) -> float | None:
-        """After over before; None where there is none."""
+        """After divided by before; None where there is no ratio."""
         return self.after / self.before if self.before else None
 
     def quantile(self, q: float) -> tuple[float | None, float | None]:
@@ -55,7 +55,7 @@ class Finding(Record):
 
 
 def compare_runs(before: Sequence[Run], after: Sequence[Run]) -> list[Finding]:
-    """Everything that was measured on either side, what changed most surely first."""
+    """Everything that was measured on either side, the most significant changes first."""
     numbers = dict.fromkeys([label for run in (*before, *after) for label in run.numbers])
     found = [_compare_numbers(label, before, after) for label in numbers]
     shapes = dict.fromkeys([label for run in (*before, *after) for label in run.distributions])
@@ -68,7 +68,7 @@ def compare_runs(before: Sequence[Run], after: Sequence[Run]) -> list[Finding]:
 
 
 def are_timed(before: Sequence[Run], after: Sequence[Run]) -> bool:
-    """Is it known of all runs how long they were, so that counts are compared by the second?"""
+    """Whether the durations of all runs are known, so that counts are compared per second."""
     return all(run.seconds > 0 for run in (*before, *after))
 
 
@@ -108,13 +108,13 @@ def _compare_distributions(label: Label, before: Sequence[Run], after: Sequence[
 
 
 def place_bounds(bounds: Bounds) -> tuple[float, float]:
-    """By what buckets are ordered."""
+    """The sort key of buckets."""
     low, high = bounds
     return (float("-inf") if low is None else low, float("inf") if high is None else high)
 
 
 def _mean_ranks(whole: Counter[Bounds], order: Sequence[Bounds]) -> dict[Bounds, float]:
-    """The mean rank of what is in each bucket, among all."""
+    """The mean rank of each bucket's values, among all."""
     below, ranks = 0, {}
     for bounds in order:
         ranks[bounds] = below + (whole[bounds] + 1) / 2
@@ -123,7 +123,7 @@ def _mean_ranks(whole: Counter[Bounds], order: Sequence[Bounds]) -> dict[Bounds,
 
 
 def bucket_quantile(held: Counter[Bounds], q: float) -> float | None:
-    """The value that a share ``q`` lies below; of whole numbers, each in a bucket of its own, the number itself."""
+    """The value that a share ``q`` is below; for whole numbers, each in a bucket of its own, the number itself."""
     buckets = [Bucket(*bounds, held[bounds]) for bounds in sorted(held, key=place_bounds) if held[bounds]]
     if all(b.low is not None and b.high == b.low + 1 for b in buckets):
         rank, total = q * held.total(), 0

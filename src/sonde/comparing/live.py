@@ -1,4 +1,4 @@
-"""Runs that are made to be compared: ``sonde record`` as a child, beside a command or for so long."""
+"""Runs made for comparing: ``sonde record`` as a child, beside a command or for a given time."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ if TYPE_CHECKING:
     from socket import socket
     from subprocess import Popen
 
-ATTACHING = 120.0  # s until everything has to be attached
+ATTACHING = 120.0  # s until everything must be attached
 ENDING = 120.0     # s from the signal to the end
 
 
 def record_beside(command: str, script: Sequence[str], path: str) -> None:
-    """Record a script beside a command. SondeError if it could not be."""
+    """Record a script beside a command. SondeError if that failed."""
     import subprocess
     subprocess.run(_words(path, ["-c", command, *script]), stdout=sys.stderr, check=False)
-    if not os.path.exists(path):  # a status of its own is the command's affair
+    if not os.path.exists(path):  # a nonzero status is the command's own affair
         raise SondeError(f"the run beside {command!r} could not be recorded")
 
 
 def record_for(seconds: float, script: Sequence[str], path: str) -> None:
-    """Record a script for so long from when it is attached; shorter if it ends by itself. SondeError if it could not
-    be."""
+    """Record a script for a given time once it is attached; less if it ends by itself. SondeError if that failed."""
     import signal
     import subprocess
     from socket import AF_UNIX, SOCK_DGRAM, socket
@@ -36,7 +35,7 @@ def record_for(seconds: float, script: Sequence[str], path: str) -> None:
     with socket(AF_UNIX, SOCK_DGRAM) as told:
         told.bind(ready)
         child = subprocess.Popen(_words(path, script), stdout=sys.stderr, env=os.environ | {"NOTIFY_SOCKET": ready},
-                                 start_new_session=True)  # Ctrl-C is for this process, which ends it
+                                 start_new_session=True)  # Ctrl-C is for this process, which ends the child
         try:
             _await_ready(told, child)
             try:
@@ -54,7 +53,7 @@ def record_for(seconds: float, script: Sequence[str], path: str) -> None:
 
 
 def _await_ready(told: socket, child: Popen[bytes]) -> None:
-    """Until the child says that everything is attached, or has ended."""
+    """Wait until the child says that everything is attached, or has ended."""
     from time import monotonic
     told.settimeout(0.2)
     until = monotonic() + ATTACHING

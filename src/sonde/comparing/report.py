@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ..plain import JsonObject
 
 _BAR = 24    # characters of the longest bar
-_NAMED = 20  # findings of a kind that are said one by one, but for those that changed
-_ROWS = 40   # of a histogram; finer ones are drawn by powers of two
+_NAMED = 20  # findings of a kind that are listed one by one, apart from those that changed
+_ROWS = 40   # rows of a histogram; finer ones are drawn by powers of two
 _METRICS = {COUNT: "count", VALUE: "value"}
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
 
 def report_text(findings: Sequence[Finding], before: Sequence[Run], after: Sequence[Run]) -> str:
-    """What changed, what did not, and what cannot be told."""
+    """What changed, what did not, and what cannot be decided."""
     rate = "/s" if are_timed(before, after) else ""
     lines = [_describe_side("before", before), _describe_side("after ", after), ""]
     changed = [finding for finding in findings if finding.changed]
@@ -72,7 +72,7 @@ def _change(before: float, after: float, unit: str = "") -> str:
 
 
 def _draw(before: Counter[Bounds], after: Counter[Bounds]) -> Iterator[str]:
-    """Both histograms, row by row: as shares of all, since one side may have more."""
+    """Both histograms, row by row: as shares of the total, since one side may have more."""
     if len(before.keys() | after.keys()) > _ROWS:
         before, after = _coarsen(before), _coarsen(after)
     one, other = max(before.total(), 1), max(after.total(), 1)
@@ -136,7 +136,7 @@ class FailCondition(Record):
     limit: float
 
     def holds(self, finding: Finding) -> bool:
-        """Does it hold, by more than noise?"""
+        """Whether it holds, by more than noise."""
         if not finding.changed or not (fnmatchcase(finding.label.name, self.pattern)
                                        or fnmatchcase(str(finding.label), self.pattern)):
             return False
@@ -151,7 +151,7 @@ class FailCondition(Record):
 
 
 def parse_condition(text: str) -> FailCondition:
-    """``[PATTERN] METRIC >|< LIMIT``. UsageError if it is none."""
+    """``[PATTERN] METRIC >|< LIMIT``. UsageError if it is malformed."""
     found = re.fullmatch(r"\s*(?:(\S+)\s+)?(p\d{1,2}(?:\.\d+)?|count|value)\s*([<>])\s*([+-]?\d+(?:\.\d+)?)(x|%)\s*",
                          text)
     if found is None:

@@ -21,7 +21,7 @@ from ..types import Aggregate
 COUNT, VALUE, DISTRIBUTION = "count", "value", "distribution"
 MOST_LINE = 16 << 20  # characters of a line of JSON
 
-Bounds = tuple[int | None, int | None]  # from, up to but not including; None: without end
+Bounds = tuple[int | None, int | None]  # from, up to but not including; None: unbounded
 
 
 class Label(Value):
@@ -36,8 +36,8 @@ class Label(Value):
 
 
 class Run(Record):
-    """A run's measurements: counts and values as numbers, distributions as {bounds: count}. ``seconds`` is 0 where
-    nobody said how long it was, or it ended with its command."""
+    """A run's measurements: counts and values as numbers, distributions as {bounds: count}. ``seconds`` is 0 if the
+    duration is unknown, or it ended with its command."""
 
     title: str
     seconds: float
@@ -45,11 +45,11 @@ class Run(Record):
     distributions: dict[Label, Counter[Bounds]]
 
     def add_number(self, label: Label, number: float) -> None:
-        """More of a count or a value."""
+        """Add to a count or a value."""
         self.numbers[label] = self.numbers.get(label, 0) + number
 
     def add_buckets(self, label: Label, buckets: Iterable[tuple[Bounds, int]]) -> None:
-        """More of a distribution."""
+        """Add to a distribution."""
         held = self.distributions.setdefault(label, Counter())
         for bounds, count in buckets:
             if count:
@@ -58,7 +58,7 @@ class Run(Record):
 
 def read_run(path: str, fields: Sequence[str] = (), memory: Memory | None = None) -> Run:
     """The run in a file: a recording, or what ``-f json`` wrote. ``fields`` of printf() and of tools' rows are
-    distributions too. SondeError if it is neither, or not whole."""
+    distributions too. SondeError if it is neither, or incomplete."""
     try:
         with open(path, "rb") as file:
             is_recording = file.read(len(MAGIC) - 1) == MAGIC[:-1]
@@ -79,7 +79,7 @@ def _read_recording(path: str, fields: Sequence[str], memory: Memory | None) -> 
         for named in trace.spec.shown_maps:
             _add_items(run, named, trace.take_map(named.name))
         run.title = trace.provenance.summary
-        if trace.session.reason != "child":  # a command's work is what it is, however long it takes
+        if trace.session.reason != "child":  # a command's work is the same, however long it takes
             run.seconds = trace.provenance.seconds
     return run
 
@@ -92,7 +92,7 @@ def _add_events(run: Run, trace: ReplayTrace, fields: Sequence[str]) -> None:
     for event in trace.events():
         site = sites[event.site]
         if site.kind == "print_map":
-            if site.data.get("then") == "clear":  # what it held is gone from it, and counts
+            if site.data.get("then") == "clear":  # what it held is gone from it, but counts
                 _add_items(run, trace.spec.find_map(event.args[0]), event.args[1])
         elif event.site in names:
             counted[event.site] += 1
@@ -148,7 +148,7 @@ def _read_json(path: str, fields: Sequence[str]) -> Run:
 def _add_object(run: Run, kind: str, data: Json, fields: Sequence[str]) -> None:
     if kind in ("map", "hist", "stats"):
         for name, held in as_object(data).items():
-            _forget(run, name)  # of a map that is printed several times the last contents count
+            _forget(run, name)  # for a map that is printed several times the last contents count
             _add_json_map(run, kind, name, held)
     elif kind == "row":
         run.add_number(Label("row", "", COUNT), 1)
@@ -187,5 +187,5 @@ def _read_bucket(plain: JsonObject) -> tuple[tuple[int | None, int | None], int]
 
 
 def _number(value: Json) -> int:
-    """A whole number; JSON has large ones as texts."""
+    """A whole number; JSON has large ones as strings."""
     return int(value if isinstance(value, int | float) else as_text(value))

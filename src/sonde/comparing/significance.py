@@ -1,8 +1,8 @@
-"""Named statistical tests, as pure functions. Each gives a p-value: how likely a difference at least as large would
-be, if there were none.
+"""Standard statistical tests, as pure functions. Each gives a p-value: how likely a difference at least as large would
+be if there were none.
 
 Two samples come as *pairs*: (how many of the first, how many of the second) have each value, values ascending. Exact
-values and the buckets of histograms are tested alike; what is in one bucket is a tie.
+values and buckets of histograms are tested alike; values in one bucket are ties.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EXACT = 1000  # events up to which the binomial test adds up probabilities
 
 
 def two_sided_normal(z: float) -> float:
-    """The probability that a standard normal variable lies further from 0 than ``z``."""
+    """The probability that a standard normal variable is further from 0 than ``z``."""
     return erfc(abs(z) / sqrt(2))
 
 
@@ -40,8 +40,8 @@ def mann_whitney(pairs: Pairs) -> float:
 
 
 def kolmogorov_smirnov(pairs: Pairs) -> float:
-    """Kolmogorov and Smirnov's two-sample test, asymptotic: do the samples have one distribution? Ties make it too
-    careful, never too bold."""
+    """Kolmogorov and Smirnov's two-sample test, asymptotic: do the samples have the same distribution? Ties make it
+    conservative, never too bold."""
     first, second = sum([a for a, _ in pairs]), sum([b for _, b in pairs])
     if not first or not second:
         return 1.0
@@ -59,7 +59,7 @@ def kolmogorov_smirnov(pairs: Pairs) -> float:
 
 
 def rate_test(first: int, second: int, share: float = 0.5) -> float:
-    """The conditional test of two Poisson rates: of all events a ``share`` would be the first's. Exact (binomial,
+    """The conditional test of two Poisson rates: of all events a ``share`` would be in the first. Exact (binomial,
     two-sided: all outcomes that are no more likely) up to 1000 events, beyond that normal, corrected for continuity."""
     total = first + second
     if not total or not 0 < share < 1:
@@ -74,7 +74,7 @@ def rate_test(first: int, second: int, share: float = 0.5) -> float:
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> float:
-    """Welch's t-test: do two groups of runs have one mean? Each needs two runs."""
+    """Welch's t-test: do two groups of runs have the same mean? Each needs at least two runs."""
     n, m = len(first), len(second)
     if n < 2 or m < 2:
         return 1.0
@@ -87,7 +87,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """The probability that a t-distributed variable lies further from 0 than ``t``."""
+    """The probability that a t-distributed variable is further from 0 than ``t``."""
     return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t)) if not isinf(t) else 0.0
 
 
@@ -116,7 +116,7 @@ def _not_zero(x: float) -> float:
 
 
 def adjust_for_many(chances: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's adjusted p-values: those up to q have at most a share q of false ones among them."""
+    """Benjamini and Hochberg's adjusted p-values: among those up to q, at most a share q are false."""
     order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
     found, least = [0.0] * len(chances), 1.0
     for rank, index in zip(range(len(chances), 0, -1), order):

@@ -1,6 +1,6 @@
-"""What a script collects, given on to other systems while it runs: ``sonde export``.
+"""Passing on what a script collects to other systems while it runs: ``sonde export``.
 
-Each exporter is a module that is imported when it is asked for; each needs packages of the extra ``export``.
+Each exporter is a module that is imported on demand; each needs packages of the extra ``export``.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class Exporter:
     takes_events = False
 
     def start_message(self) -> str:
-        """What the user is told when it begins."""
+        """The message to the user at the start."""
         return ""
 
     def export_map(self, named: MapSpec, items: Items, time: int) -> None:
-        """A map as the script printed it, or at the end; ``time`` is nanoseconds since 1970."""
+        """Export a map as the script printed it, or at the end; ``time`` is nanoseconds since 1970."""
 
     def add_map(self, named: MapSpec, items: Items, then: str) -> None:
-        """The same, and maps that the script emptied; ``then`` is what happened to the map in the same step ("clear",
-        "zero" or ""), or "final"."""
+        """The same, also for maps that the script emptied; ``then`` is what happened to the map in the same step
+        ("clear", "zero" or ""), or "final"."""
 
     def export_event(self, event: Event, site: EventSite) -> None:
-        """Something that the script printed."""
+        """Export something that the script printed."""
 
     def finish(self) -> None:
-        """The run is over, the maps can still be read: give on the last figures, and close."""
+        """Export the final figures, and close: the run is over, but the maps can still be read."""

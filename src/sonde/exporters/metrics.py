@@ -5,9 +5,9 @@
     stats()                                summary: count and sum
     all other numbers                      gauge (also sums of signed values, which may go down)
 
-What a script prints and clears at intervals is added up, so that counters never lose what came between two looks.
-Each map has at most so many label sets; what comes later counts as ``other`` for good, since a counter must not shrink
-(a gauge may: keys that are gone make room).
+What a script prints and clears at intervals is added up, so that counters never lose what came between two readings.
+Each map has a limited number of label sets; later keys count as ``other`` for good, since a counter must not shrink (a
+gauge may: keys that are gone make room).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..runtime.aggregate_values import AggregateValue
 
 OTHER = "other"
-MOST_PROBES = 100  # that have a counter of lost events while it is 0
+MOST_PROBES = 100  # with a counter of lost events even while it is 0
 COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
 _KINDS = {"count": COUNTER, "hist": HISTOGRAM, "lhist": HISTOGRAM, "stats": SUMMARY}
 
@@ -41,7 +41,7 @@ Point: TypeAlias = "int | float | Stats | Buckets"
 
 
 class Buckets(Record):
-    """A histogram: ``counts[i]`` values were at most ``bounds[i]`` and above the bound before; the last count is of
+    """A histogram: ``counts[i]`` values were at most ``bounds[i]`` and above the previous bound; the last count is of
     those above all bounds."""
 
     bounds: list[int]
@@ -63,7 +63,7 @@ class Family(Record):
 
 
 def metric_kind(named: MapSpec) -> str:
-    """What kind of metric a map is; "" if its values are no numbers."""
+    """The kind of metric for a map; "" if its values are not numbers."""
     value = named.value
     if isinstance(value, Aggregate):
         return _KINDS.get(value.kind, COUNTER if value.kind == "sum" and not value.signed else GAUGE)
@@ -90,7 +90,7 @@ def add_values(one: AggregateValue, other: AggregateValue) -> AggregateValue:
 
 
 class MapMetric:
-    """A map as a metric, from look to look."""
+    """A map as a metric, from reading to reading."""
 
     def __init__(self, named: MapSpec, name: str, labels: Labels, most: int) -> None:
         self.named = named
@@ -99,14 +99,14 @@ class MapMetric:
         self.kind = metric_kind(named)
         self.others = 0  # keys without a label set of their own: now, or when the map was last cleared
         self._most = most
-        self._gone: dict[Labels, AggregateValue] = {}  # what the script cleared away
+        self._gone: dict[Labels, AggregateValue] = {}  # what the script has cleared
         self._gone_others = 0
         self._latest: list[Item] | None = None  # of a map that cannot be added up and is cleared
         self._kept: dict[Labels, None] = {}
-        self._low, self._high = 1 << 30, -1  # the buckets that have been in use
+        self._low, self._high = 1 << 30, -1  # the buckets that have been used
 
     def note_cleared(self, items: Items) -> None:
-        """The script emptied the map, or zeroed it; this was in it."""
+        """Note that the script emptied or zeroed the map, which contained this."""
         if not is_additive(self.named):
             self._latest = list(items) or self._latest
             return
@@ -114,7 +114,7 @@ class MapMetric:
         _add_all(self._gone, values.items())
 
     def make_family(self, items: Items) -> Family:
-        """The metric now, when this is in the map."""
+        """The current metric, given the contents of the map."""
         if self._latest is not None:
             items = self._latest
         values, others = self._cap_label_sets(items)
@@ -123,7 +123,7 @@ class MapMetric:
         return Family(self.name, self.kind, f"map {self.named.name}", self.labels, self._make_points(values))
 
     def _cap_label_sets(self, items: Iterable[Item]) -> tuple[dict[Labels, AggregateValue], int]:
-        """(values by label sets, how many keys count as "other" or, where values cannot be added up, as nothing)."""
+        """(values by label sets, how many keys count as "other" or, if values cannot be added up, are left out)."""
         sums = is_additive(self.named)
         named = [(tuple([label_text(part) for part in key_parts(key)]), value) for key, value in items
                  if isinstance(value, int | Stats | Histogram | Series)]
@@ -156,7 +156,7 @@ class MapMetric:
         return [(labels, self._make_buckets(value)) for labels, value in histograms.items()]
 
     def _make_buckets(self, value: Histogram) -> Buckets:
-        """The same bounds for all keys, so that they can be added up; they grow with the values."""
+        """The buckets, with the same bounds for all keys, so that they can be added up; they grow with the values."""
         if self._high < 0:
             return Buckets([], [0])
         highs = [value.bucket_at(i).high for i in range(self._low, self._high + 1)]
@@ -172,7 +172,7 @@ def _add_all(values: dict[Labels, AggregateValue], more: Iterable[tuple[Labels, 
 
 
 def label_text(part: ScriptValue) -> str:
-    """A key as the value of a label."""
+    """A key as a label's value."""
     return str(cell_value(part))
 
 
@@ -200,9 +200,9 @@ class Gatherer:
         self._run = run
         self._losses = losses
         self.maps: dict[str, MapMetric] = {}
-        # A counter that is only there when something was lost could not be watched.
+        # A counter that exists only once something was lost could not be monitored.
         self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
-        self.left_out: list[str] = []  # maps whose values are no numbers
+        self.left_out: list[str] = []  # maps whose values are not numbers
         taken = set[str]()
         for named in spec.shown_maps:
             kind, name = metric_kind(named), metric_name(prefix, named.name)
@@ -215,14 +215,14 @@ class Gatherer:
             self.maps[named.name] = MapMetric(named, name, key_columns(named), most)
 
     def read_map(self, name: str, then: str) -> Items:
-        """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing of it is forgotten."""
+        """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing in it is lost."""
         items = self._read(name, then)
         if then and name in self.maps:
             self.maps[name].note_cleared(items)
         return items
 
     def gather_families(self) -> list[Family]:
-        """Everything as it is now."""
+        """All current metrics."""
         found = [metric.make_family(self._read(name, "")) for name, metric in self.maps.items()]
         losses = self._losses()
         lost = self._quiet | dict(losses.records)
@@ -265,7 +265,7 @@ def _failure_counts(losses: Losses) -> list[tuple[Labels, Point]]:
 
 
 def _sample_names(name: str, kind: str) -> set[str]:
-    """What Prometheus calls the samples of a metric: two metrics must not share one."""
+    """The names of a metric's samples in Prometheus: two metrics must not share one."""
     ends = {COUNTER: ["_total"], HISTOGRAM: ["_bucket", "_count", "_sum"], SUMMARY: ["", "_count", "_sum"]}
     stem = name.removesuffix("_total") if kind == COUNTER else name
     return {stem + end for end in ends.get(kind, [""])}

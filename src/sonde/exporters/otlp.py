@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 DEFAULT = "http://127.0.0.1:4318/v1/metrics"
-TIMEOUT = 5.0  # s for one sending
+TIMEOUT = 5.0  # s for one export
 
 
 class OtlpExporter(Base):
-    """Sends every ``interval`` seconds from a thread of its own, and at the end. What could not be sent is said with
-    ``complain``; figures are totals, so the next sending makes up for it."""
+    """Sends every ``interval`` seconds from a thread of its own, and at the end. Failures are reported with
+    ``complain``; figures are totals, so the next export makes up for them."""
 
     def __init__(self, endpoint: str, gather: Callable[[], list[Family]], interval: float,
                  complain: Callable[[str], object], script: str = "") -> None:
@@ -57,7 +57,7 @@ class OtlpExporter(Base):
         self._exporter.shutdown()
 
     def _send_metrics(self) -> None:
-        """Say when it begins to fail, and when it works again."""
+        """Send the metrics; report when that begins to fail, and when it works again."""
         well = self._exporter.export(self.metrics_data()) == self._sdk.MetricExportResult.SUCCESS
         if well == self._failing:
             self._complain(f"OTLP: {self._endpoint} takes metrics again" if well else
@@ -66,7 +66,7 @@ class OtlpExporter(Base):
         self._failing = not well
 
     def metrics_data(self) -> metrics.MetricsData:
-        """All metrics now, as the SDK has them."""
+        """All current metrics, as the SDK represents them."""
         sdk = self._sdk
         found = [metric for family in self._gather() if family.points for metric in self._family_metrics(family)]
         scope = sdk.ScopeMetrics(self._scope, found, "")
@@ -86,7 +86,7 @@ class OtlpExporter(Base):
                                              value.counts, [float(b) for b in value.bounds], None, None)
                       for labels, value in family.points if isinstance(value, Buckets)]
             return [sdk.Metric(family.name, family.help, "", sdk.Histogram(points, total))]
-        if family.kind == SUMMARY:  # OTLP's own are for old systems only: two sums say the same
+        if family.kind == SUMMARY:  # OTLP's summaries are for old systems only: two sums say the same
             stats = [(labels, value) for labels, value in family.points if isinstance(value, Stats)]
             return [sdk.Metric(f"{family.name}_count", family.help, "",
                                sdk.Sum(number_points([(labels, s.count) for labels, s in stats]), total, True)),
@@ -99,7 +99,7 @@ class OtlpExporter(Base):
 
 
 def explain_refusal(endpoint: str) -> str:
-    """What is wrong with a collector: nobody listens there, or who does refuses. The exporter does not say which."""
+    """What is wrong with a collector: nothing listens there, or it refuses. The SDK's exporter does not say which."""
     import socket
     from urllib.parse import urlsplit
     parts = urlsplit(endpoint)
@@ -112,6 +112,6 @@ def explain_refusal(endpoint: str) -> str:
 
 
 def _silence_sdk_log() -> None:
-    """The exporter logs each failure with its stack; ours is one line."""
+    """Silence the SDK, which logs each failure with its stack; our report is one line."""
     import logging
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..runtime.values import Items
 
 DEFAULT = "http://127.0.0.1:4318/v1development/profiles"
-TIMEOUT = 5.0  # s for the sending
+TIMEOUT = 5.0  # s for the export
 _ANSWER = 1 << 16  # bytes of the answer that are read
 
 

@@ -1,4 +1,4 @@
-"""``--parquet FILE``: events and maps as Parquet files, with the types that tables.py gives them."""
+"""``--parquet FILE``: events and maps as Parquet files, with the types from tables.py."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.values import Items
 
-ROWS = 20_000  # events that are held until they are written as one row group
+ROWS = 20_000  # events that are buffered until they are written as one row group
 
 
 class ParquetExporter(Base):
     """One file for each table: FILE itself if there is only one, else FILE.events.parquet and FILE.MAP.parquet.
 
-    A map has a row group for each time that it was printed, and for its contents at the end; ``time`` says when. The
-    files' metadata has what was lost (``sonde.losses``) and which run it was (``sonde.run``, JSON). They can be read
-    when the run is over.
+    A map has a row group for each time it was printed, and for its contents at the end; ``time`` says when. The files'
+    metadata says what was lost (``sonde.losses``) and identifies the run (``sonde.run``, JSON). They can be read after
+    the run.
     """
 
     takes_events = True
@@ -79,7 +79,7 @@ class ParquetExporter(Base):
         self.rows[name] += table.num_rows
 
     def finish(self) -> None:
-        """Close the files; one that cannot be read before that."""
+        """Close the files, which cannot be read before that."""
         self._write_events()
         about = metadata(self._run())
         for writer in self._writers.values():
@@ -92,12 +92,12 @@ class ParquetExporter(Base):
             file.close()
 
     def end_messages(self) -> list[str]:
-        """What is said at the end."""
+        """The messages at the end."""
         return [f"Wrote {path}: {self.rows[name]} row{'' if self.rows[name] == 1 else 's'}"
                 for name, path in self.paths.items()]
 
 
 def table_path(path: str, name: str) -> str:
-    """Where one of several tables goes."""
+    """The path for one of several tables."""
     stem, suffix = os.path.splitext(path)
     return f"{stem}.{name.removeprefix('@') or 'map'}{suffix or '.parquet'}"

@@ -1,7 +1,7 @@
-"""``--prometheus``: an HTTP server whose ``/metrics`` has a script's maps, read anew for each scrape.
+"""``--prometheus``: an HTTP server whose ``/metrics`` shows a script's maps, read afresh for each scrape.
 
-Scrapes that wait at the same time share one reading: however many they are, one reading follows another. When the
-server's connections run short, what was read within the last second will do.
+Scrapes that wait at the same time share one reading: however many there are, one reading follows another. When the
+server runs short of connections, a reading up to a second old is served.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import prometheus_client
 
 DEFAULT = "127.0.0.1:9941"
-_FORMS = 4             # in which one reading is written; to who asks for yet another, in plain text
+_FORMS = 4             # formats of one reading; a request for yet another gets plain text
 _PLAIN = ("", "", "")  # query, Accept, Accept-Encoding
 
 
@@ -67,13 +67,13 @@ class PrometheusExporter(Base):
 
 
 class _Scraped(BoundedServer):
-    """Answers scrapes. The maps are read in a second thread: that takes long."""
+    """Answers scrapes. The maps are read in a second thread, since that takes long."""
 
     def __init__(self, address: tuple[str, int], app: Callable[..., Iterable[bytes]]) -> None:
         super().__init__(address)
         self._app = app
         self._names = own_names(address[0])
-        self._latest = -1.0, b""  # when the maps were read last, and the answer to who accepts anything
+        self._latest = -1.0, b""  # when the maps were last read, and the answer to a client that accepts anything
         self._waiting: SimpleQueue[tuple[Client, HttpRequest] | None] = SimpleQueue()
         self._reader = Thread(target=self._serve_scrapes, name="sonde-scrape", daemon=True)
         self._reader.start()
@@ -89,13 +89,13 @@ class _Scraped(BoundedServer):
         self._waiting.put((client, request))
 
     def finish(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self._waiting.put(None)
         self._reader.join()
         self.stop()
 
     def _serve_scrapes(self) -> None:
-        """One reading after the other, each for all that wait then."""
+        """Make one reading after another, each for all scrapes that wait then."""
         while True:
             asked = [self._waiting.get()]
             while not self._waiting.empty():
@@ -117,7 +117,7 @@ class _Scraped(BoundedServer):
                 self.call_in_thread(partial(self.send_data, client, made[wanted]))
 
     def _render_metrics(self, query: str, accept: str, encoding: str) -> bytes:
-        """The maps, as prometheus_client writes them for one who accepts that."""
+        """The maps, as prometheus_client writes them for a client that accepts these types."""
         found: dict[str, str] = {}
         try:
             body = b"".join(self._app(
@@ -129,7 +129,7 @@ class _Scraped(BoundedServer):
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """(host, port); UsageError if it is no address."""
+    """(host, port); UsageError if it is not an address."""
     host, _, number = text.rpartition(":")
     port = parse_whole(number, 65535)
     if port is None or not is_host(host):
@@ -138,7 +138,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def is_host(text: str) -> bool:
-    """Whether a name can be one of a host's, or an address: what the resolver cannot even write is none."""
+    """Whether a name can be a host's, or an address: what the resolver cannot even encode is neither."""
     try:
         return len(text.encode("idna")) < 256
     except UnicodeError:
@@ -146,7 +146,7 @@ def is_host(text: str) -> bool:
 
 
 class Collector:
-    """Turns families into prometheus_client's."""
+    """Converts families to prometheus_client's."""
 
     def __init__(self, core: ModuleType, gather: Callable[[], list[Family]]) -> None:
         self._core = core
@@ -172,7 +172,7 @@ class Collector:
         return found
 
     def _convert_histogram(self, family: Family) -> Any:
-        """Without a sum: a map of buckets does not know it, and a guess would look like the truth."""
+        """A histogram without a sum: a map of buckets does not have it, and a guess would look like the truth."""
         found: Any = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels))
         for values, point in family.points:
             assert isinstance(point, Buckets)

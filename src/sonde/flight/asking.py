@@ -1,4 +1,4 @@
-"""How `sonde dump` reaches a flight: a socket of the flight's own in the run folder, for its user and root alone."""
+"""How `sonde dump` reaches a flight: a socket of the flight in the run folder, only for its user and root."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..record import Record
 
 LONGEST = 4096       # bytes of a message
 WHY = 200            # characters of a reason
-PATIENCE = 0.2       # s that a flight waits for what a caller has to say: it says it at once
+PATIENCE = 0.2       # s that a flight waits for a caller's request, which is sent at once
 ANSWERED = 120.0     # s that a caller waits for the dump
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 
 
 def run_folder() -> str:
-    """Where this process puts its socket: the folder that a service manager gives (RUNTIME_DIRECTORY), root's, or the
+    """Where this process puts its socket: the folder from the service manager (RUNTIME_DIRECTORY), root's, or the
     user's."""
     given = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     if given:
@@ -34,21 +34,21 @@ ROOTS = "/run/sonde/flights"  # root's; services have folders of their own in it
 
 
 class Asked:
-    """A request for a dump, and the way back to who made it."""
+    """A request for a dump, and the connection to its caller."""
 
     def __init__(self, connection: socket.socket, why: str) -> None:
         self.why = why
         self._connection = connection
 
     def answer(self, sentence: str) -> None:
-        """Say what came of it; a caller who has gone is no matter."""
+        """Report the outcome; a caller who has gone does not matter."""
         _send(self._connection, {"dump": sentence})
         self._connection.close()
 
 
 class Listener:
     """The socket of a flight called ``name``: NAME.PID in the run folder. Only its user and root can connect, and are
-    looked at when they do. Without such a folder there is no socket (``problem`` says why)."""
+    checked when they do. Without such a folder there is no socket (``problem`` says why)."""
 
     def __init__(self, name: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -67,11 +67,11 @@ class Listener:
         self._socket.setblocking(False)
 
     def fileno(self) -> int:
-        """Readable when somebody asks."""
+        """Readable when there is a request."""
         return self._socket.fileno()
 
     def accept_requests(self) -> Iterator[Asked]:
-        """What has been asked for since the last call."""
+        """The requests since the last call."""
         while not self.problem:
             try:
                 connection, _ = self._socket.accept()
@@ -84,17 +84,17 @@ class Listener:
                 yield asked
 
     def close(self) -> None:
-        """Take the socket away."""
+        """Remove the socket."""
         self._socket.close()
         if self._path:
             try:
                 os.unlink(self._path)
             except OSError:
-                pass  # somebody else has
+                pass  # somebody else has done so
 
 
 def _read_request(connection: socket.socket) -> Asked | None:
-    """What a caller says; None if he may not ask, or says nothing that could be understood."""
+    """A caller's request; None if the caller may not ask, or it cannot be understood."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     if _CREDENTIALS.unpack(credentials)[1] not in (0, os.geteuid()):
         return None
@@ -108,7 +108,7 @@ def _send(connection: socket.socket, message: dict[str, str]) -> None:
     try:
         connection.send(json.dumps(message).encode()[:LONGEST])
     except OSError:
-        pass  # whoever asked does not wait for it any longer
+        pass  # the caller no longer waits for it
 
 
 def _receive(connection: socket.socket) -> object:
@@ -118,11 +118,11 @@ def _receive(connection: socket.socket) -> object:
         return None
 
 
-# --- who asks ---------------------------------------------------------------------------------------------
+# --- the caller ---------------------------------------------------------------------------------------------
 
 
 class Flying(Record):
-    """A flight that listens."""
+    """A listening flight."""
 
     name: str
     pid: int
@@ -164,7 +164,7 @@ def _flying(folder: str, name: str) -> Flying | None:
 
 
 def find_flight(name: str) -> Flying:
-    """The flight of that name or process number. UsageError if there is none, or several."""
+    """The flight of that name or process id. UsageError if there is none, or several."""
     flights = list_flights()
     found = [flying for flying in flights if name in (flying.name, str(flying.pid), f"{flying.name}.{flying.pid}")]
     if len(found) == 1:
@@ -175,7 +175,7 @@ def find_flight(name: str) -> Flying:
 
 
 def ask_for_dump(flying: Flying, why: str) -> str:
-    """Ask a flight for a dump; the sentence that it answers with. SondeError if it does not."""
+    """Ask a flight for a dump; its answer, a sentence. SondeError if it does not answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(ANSWERED)
         try:

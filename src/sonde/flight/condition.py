@@ -1,4 +1,4 @@
-"""``--when '@errors > 10 within 1s'``: a question about a map, asked now and then in user space."""
+"""``--when '@errors > 10 within 1s'``: a condition on a map, checked from time to time in user space."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.values import Items, ScriptValue
 
-LOOK = 0.25      # s: between two looks, where the condition itself does not ask for more
-LOOKS = 10       # in the time of "within"
+LOOK = 0.25      # s between two looks, unless the condition itself needs more
+LOOKS = 10       # looks in the time of "within"
 SHORTEST = 0.02  # s
-SHARE = 100      # a look that takes long is followed by so many times its own time
+SHARE = 100      # a slow look is followed by a pause of this many times its own time
 
 _FORM = re.compile(r"""\s*(@\w*)(?:\[([^\]]*)\])?\s*(>=|<=|==|>|<)\s*(-?\d+)\s*(?:within\s+(\S+))?\s*""")
 _KEY = re.compile(r"""\s*(?:(-?\d+)|"([^"]*)")\s*(?:,|$)""")
@@ -30,10 +30,10 @@ _TESTS: dict[str, Callable[[int, int], bool]] = {
 
 
 class MapCondition:
-    """What the text says; UsageError if it says nothing, or of a map that is not there or holds no numbers.
+    """The condition in the text; UsageError if it is malformed, or the map does not exist or holds no numbers.
 
-    Without ``within`` it holds when the value of any element (or of the one whose key is given) compares so; with it,
-    when what the value has grown by in that time does.
+    Without ``within`` it holds when the value of any element (or of the one whose key is given) satisfies the
+    comparison; with it, when the value's growth in that time does.
     """
 
     def __init__(self, text: str, spec: ScriptSpec) -> None:
@@ -65,11 +65,11 @@ class MapCondition:
 
     @property
     def wait(self) -> float:
-        """Seconds until it is to be asked again."""
+        """Seconds until the next check."""
         return max(0.0, self._next - time.monotonic())
 
     def begins(self, take_map: Callable[[str], Items]) -> bool:
-        """Whether it holds now and did not when it was last asked."""
+        """Whether it has become true since the last check."""
         begun = time.monotonic()
         if begun < self._next:
             return False
@@ -86,7 +86,7 @@ class MapCondition:
             while seen[0][0] < now - self._window:
                 seen.popleft()
             if self._test in ("<", "<=", "==") and now - seen[0][0] < self._window - 2 * self._pause:
-                return False  # nobody has looked for so long
+                return False  # there was no look for that long
             before = seen[0][1]
         test, keys = _TESTS[self._test], values.keys() if self._key is None else [self._key]
         return any(test(values.get(key, 0) - before.get(key, 0), self._limit) for key in keys)

@@ -1,4 +1,4 @@
-"""Giving a dump out: printed, or as a file of a folder in which the newest stay."""
+"""Writing a dump: printed, or to a file in a folder that keeps the newest."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 def make_printer(trace: TracedRun, parsed: Parsed, out: Output) -> Printer:
-    """What prints the script's records to ``out``."""
+    """A printer of the script's records to ``out``."""
     columns = parsed.columns if parsed.get("format") == "json" else ()
     return Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings, columns)
 
 
-Contents: TypeAlias = "Sequence[tuple[MapSpec, Items]]"  # maps, and what they hold
+Contents: TypeAlias = "Sequence[tuple[MapSpec, Items]]"  # maps and their contents
 
 
 def read_maps(trace: TracedRun) -> Contents:
-    """The maps that are a part of each dump, by name, as they are now."""
+    """The current contents of the maps that are part of each dump, by name."""
     return [(named, list(trace.take_map(named.name))) for named in maps_in_dumps(trace.spec)]
 
 
 def print_dump(trace: TracedRun, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
-    """Its head, what ``begin`` has printed, the records, and the maps."""
+    """Print its head, the output of ``begin``, the records, and the maps."""
     out.write_dump_head(dump)
     for records in _portions(trace, dump):
         if trace.ending.is_overdue():
@@ -56,14 +56,14 @@ def print_dump(trace: TracedRun, dump: Dump, contents: Contents, out: Output, pr
 
 
 def _portions(trace: TracedRun, dump: Dump) -> Iterator[Records]:
-    """What ``begin`` has printed, a heading perhaps, and then the records of all CPUs in the order of time."""
+    """The output of ``begin``, a heading perhaps, and then the records of all CPUs in order of time."""
     if trace.session.flight is not None:
         yield from trace.session.flight.beginning
     yield from merge_stretches(dump.stretches)
 
 
 def _do_nothing(site: int) -> None:
-    """Sites that only the session acts on send nothing to flight memory."""
+    """Nothing: sites that only the session acts on send nothing to flight memory."""
 
 
 class DumpFolder:
@@ -80,7 +80,7 @@ class DumpFolder:
             raise SondeError(f"--flight-to {self.path}: {error.strerror}") from None
 
     def next_number(self) -> int:
-        """One more than that of the last dump, also of an earlier run."""
+        """One more than that of the last dump, including those of earlier runs."""
         return max(self._numbers(), default=0) + 1
 
     def _numbers(self) -> list[int]:
@@ -91,7 +91,7 @@ class DumpFolder:
 
     @contextmanager
     def write_file(self, number: int) -> Iterator[int]:
-        """A descriptor to write a dump to; it gets its name when it is whole, and then the oldest goes."""
+        """A descriptor to write a dump to; it gets its name when it is complete, and then the oldest is removed."""
         part = f".{self._file_name(number)}.part"
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600,
                              dir_fd=self._folder)
@@ -107,16 +107,16 @@ class DumpFolder:
             os.unlink(self._file_name(old), dir_fd=self._folder)
 
     def path_of(self, number: int) -> str:
-        """Where a dump is."""
+        """The path of a dump."""
         return os.path.join(self.path, self._file_name(number))
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         os.close(self._folder)
 
 
 def record_dump(trace: TracedRun, parsed: Parsed, dump: Dump, descriptor: int) -> None:
-    """A recording of a dump: as a run that handed over just that."""
+    """A recording of a dump, as of a run that delivered just that."""
     from ..recording.recorder import Notes
     notes = Notes(descriptor, trace.spec, trace.session, trace.context)
     facts = recording_facts(parsed) | {"title": parsed.get("title") or dump.lines[0], "dump": dump.as_json()}
@@ -130,7 +130,7 @@ def record_dump(trace: TracedRun, parsed: Parsed, dump: Dump, descriptor: int) -
 
 
 def write_dump(trace: TracedRun, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder) -> str:
-    """Write a dump to a file of the folder; where it is."""
+    """Write a dump to a file in the folder; its path."""
     with folder.write_file(dump.number) as descriptor:
         if parsed.get("format") == "recording":
             record_dump(trace, parsed, dump, descriptor)

@@ -1,4 +1,4 @@
-"""The loop of a flight: armed, asleep until something asks for a dump, and armed again."""
+"""The loop of a flight: armed, asleep until a dump is requested, and armed again."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .settings import settings_of
 
 
 def check_flight(parsed: Parsed, spec: ScriptSpec) -> None:
-    """UsageError for a script that cannot fly, or that is without what --when asks about."""
+    """UsageError for a script that cannot fly, or that lacks what --when is about."""
     if parsed.has("when"):
         MapCondition(parsed.get("when"), spec)
     check_records(spec)
 
 
 def fly(trace: TracedRun, parsed: Parsed, announce: Callable[[TracedRun, Parsed, Output], object]) -> int:
-    """Attach, ``announce`` that, give out dumps until the end, print what ``end`` prints, maps and losses."""
+    """Attach, ``announce`` that, write dumps until the end, print the output of ``end``, maps and losses."""
     check_flight(parsed, trace.spec)
     descriptor = open_output(parsed)
     out = make_output("json" if parsed.get("format") == "json" else "text", descriptor, 2, parsed.get("B", "line"),
@@ -65,9 +65,9 @@ class Flight:
         self._printer: Printer = make_printer(trace, parsed, out)
         self._made = 0
         self._number = self._folder.next_number() if self._folder is not None else 1
-        self._armed_at = 0.0  # monotonic: from when on the script or the condition may ask again
+        self._armed_at = 0.0  # monotonic: when the script or the condition may ask again
         self._held = 0        # times that they asked before
-        self._rests = False   # dump() waits to be let ask again
+        self._rests = False   # dump() waits for permission to ask again
 
     @property
     def _memory(self) -> FlightMemory:
@@ -76,7 +76,7 @@ class Flight:
         return memory
 
     def run(self) -> int:
-        """Until the script has ended; the exit status."""
+        """Run until the script has ended; the exit status."""
         trace, session, out, parsed = self._trace, self._trace.session, self._out, self._parsed
         if self._listener.problem:
             out.write_note(f"WARNING: sonde dump cannot reach this flight: {self._listener.problem}")
@@ -123,14 +123,14 @@ class Flight:
             self._arm()
 
     def _seconds_to_sleep(self) -> int | None:
-        """In milliseconds, rounded up; None: until something happens."""
+        """The time to sleep in milliseconds, rounded up; None: until something happens."""
         waits = [self._condition.wait] if self._condition is not None else []
         waits += [max(0.0, self._armed_at - time.monotonic())] if self._rests else []
         return int(1000 * min(waits)) + 1 if waits else None
 
     def _handle_records(self, records: Iterable[Raw], printer: Printer | None) -> None:
-        """What programs ask of user space. While the script flies (no printer), maps are not printed, but what is to be
-        cleared or zeroed is."""
+        """Do what programs ask of user space. While the script flies (no printer), maps are not printed, but what is to
+        be cleared or zeroed is."""
         trace = self._trace
         for record in records:
             if printer is not None and trace.spec.sites[record[0]].kind != "dump":
@@ -158,7 +158,7 @@ class Flight:
         asked.answer(self._dump(asked.why, "sonde dump"))
 
     def _dump(self, why: str, by: str) -> str:
-        """Make a dump; a sentence that says so."""
+        """Make a dump; a sentence that reports it."""
         trace, contents = self._trace, read_maps(self._trace)
         dump = take_dump(trace, self._settings.window, self._number, why, by)
         head = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records"
@@ -167,7 +167,7 @@ class Flight:
         else:
             try:
                 head += " in " + write_dump(trace, self._parsed, dump, contents, self._folder)
-            except OSError as error:  # a full disk: the next may find room
+            except OSError as error:  # a full disk: there may be room for the next
                 head += f", which could not be written to {self._folder.path}: {error.strerror}"
                 self._out.write_note(f"ERROR: {head}")
                 return head

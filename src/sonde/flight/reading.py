@@ -1,4 +1,4 @@
-"""A flight as a library has it: ``sonde.trace(script, flight="30s,64M")`` and the dumps that it gives."""
+"""A flight in the library: ``sonde.trace(script, flight="30s,64M")`` and its dumps."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from ..runtime.values import Items
     from ..traced_run import TracedRun
 
-PAUSE = 10.0  # s between two dumps that the script, or a condition, asks for; people may ask at any time
+PAUSE = 10.0  # s between two dumps for the script or a condition; users may ask at any time
 
 _ACTS = {"cat": "cat()", "system": "system()", "nstat": "nstat()", "skboutput": "skboutput()"}  # in records
 
 
 def check_records(spec: ScriptSpec) -> None:
-    """UsageError for a script with records that are orders: they would be carried out long after, and again with each
-    dump."""
+    """UsageError for a script with records that request actions: these would be carried out much later, and again with
+    each dump."""
     found: EventSite | None = next((site for site in spec.sites if site.kind in _ACTS), None)
     if found is not None:
         raise UsageError(f"{found.span}: {_ACTS[found.kind]} has no place in a flight: what it asks for would be done "
@@ -41,12 +41,13 @@ def check_records(spec: ScriptSpec) -> None:
 
 @contextmanager
 def _before_others() -> Iterator[None]:
-    """Let this process go before others, which may be making the storm that is to be copied while it rages."""
+    """Raise the priority of this process over others, which may be causing the storm that is to be copied while it
+    lasts."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     try:
         os.setpriority(os.PRIO_PROCESS, 0, -20)
     except OSError:
-        pass  # not permitted: it takes its turn like everybody
+        pass  # not permitted: it takes its turn like any other
     try:
         yield
     finally:
@@ -57,7 +58,7 @@ def _before_others() -> Iterator[None]:
 
 
 def take_dump(trace: TracedRun, window: int, number: int, why: str, by: str) -> Dump:
-    """What flight memory holds now, no older than ``window`` ns. UsageError where there is none (any more)."""
+    """The current contents of flight memory, no older than ``window`` ns. UsageError if there is none (any more)."""
     session = trace.session
     if session.flight is None:
         raise UsageError("the trace is closed: dumps can only be made before that")
@@ -69,14 +70,14 @@ def take_dump(trace: TracedRun, window: int, number: int, why: str, by: str) -> 
 
 
 def maps_in_dumps(spec: ScriptSpec) -> list[MapSpec]:
-    """The maps that are a part of each dump, by name."""
+    """The maps that are part of each dump, by name."""
     shown = [named for named in spec.maps if named.name.startswith("@")]
     return sorted(shown, key=lambda named: named.name) if spec.config.print_maps_on_exit else []
 
 
 def carry_out(trace: TracedRun, record: Raw) -> str | None:
-    """What a program asks of user space while it flies: maps are not printed, but what is to be cleared or zeroed is.
-    If it is a dump, why."""
+    """Do what a program asks of user space while it flies: maps are not printed, but what is to be cleared or zeroed
+    is. If it asks for a dump, the reason."""
     site = trace.spec.sites[record[0]]
     if site.kind == "dump":
         return str(site.data["why"])
@@ -88,12 +89,13 @@ def carry_out(trace: TracedRun, record: Raw) -> str | None:
 
 
 class FlightDump(EventTable):
-    """What a flight held at one moment: the newest records of each CPU, merged in the order of time.
+    """What a flight held at one moment: the newest records of each CPU, merged in order of time.
 
     Iterate over it for its events, as often as you like while the trace is open (afterwards too, if they have no
-    stacks); as a table it has what printf() and print() sent. ``len()`` is how many records there are. ``number``
-    counts the flight's dumps, ``why`` it was asked for and ``by`` what, ``when`` is in nanoseconds since 1970, ``cpus``
-    tell of each CPU's part, ``lost`` is what the run had lost until then (sentences), and ``maps`` are as they were.
+    stacks); as a table it has what printf() and print() sent. ``len()`` is the number of records. ``number`` counts the
+    flight's dumps, ``why`` and ``by`` say why it was requested and by what, ``when`` is in nanoseconds since 1970,
+    ``cpus`` describe each CPU's part, ``lost`` is what the run had lost until then (sentences), and ``maps`` are as
+    they were.
     """
 
     def __init__(self, trace: TracedRun, dump: Dump, held: Mapping[str, Items]) -> None:
@@ -136,20 +138,20 @@ def _has_stack(type: Type) -> bool:
 
 
 class TraceFlight:
-    """A trace in flight: makes its dumps, and hears the script's dump(). ``window``: how far back dumps go, in ns."""
+    """A trace in flight: makes its dumps, and serves the script's dump(). ``window``: how far back dumps go, in ns."""
 
     def __init__(self, trace: TracedRun, window: int) -> None:
         check_records(trace.spec)
         self._trace = trace
         self._window = window
         self._made = 0
-        self._asked: deque[str] = deque()  # by the script; not yet answered
+        self._asked: deque[str] = deque()  # by the script; not answered yet
         self._last: list[Event] = []       # what ``end`` has sent
-        self._rests = False                # dump() waits to be let ask again
-        self._armed_at = 0.0               # monotonic: from when on it may
+        self._rests = False                # dump() waits for permission to ask again
+        self._armed_at = 0.0               # monotonic: when it may
 
     def dump(self, why: str, by: str = "dump") -> FlightDump:
-        """A dump of what is there now."""
+        """A dump of the current records."""
         self._listen(0)
         return self._make(why, by)
 
@@ -166,7 +168,7 @@ class TraceFlight:
         return dump
 
     def _listen(self, timeout: float | None) -> None:
-        """Wait for what the script asks for, so long at most, and do it; a dump is noted."""
+        """Wait for the script's requests, at most this long, and carry them out; a request for a dump is noted."""
         session = self._trace.session
         if not session.done:
             self._carry_out(session.poll(timeout))
@@ -191,7 +193,7 @@ class TraceFlight:
                 self._last.append(event)
 
     def take_last(self) -> list[Event]:
-        """What ``end`` has sent; once."""
+        """What ``end`` has sent; only once."""
         self.drain()
         last, self._last = self._last, []
         return last
@@ -204,7 +206,7 @@ class TraceFlight:
                 self._trace.session.flight.take_held_dumps()
 
     def _next(self, timeout: float | None) -> tuple[FlightDump | None, bool]:
-        """What the script has asked for within so many seconds, and whether it may ask for more."""
+        """The dump that the script requests within this many seconds, and whether it may request more."""
         session = self._trace.session
         until = None if timeout is None else time.monotonic() + timeout
         while not self._asked and not session.done:
@@ -219,13 +221,13 @@ class TraceFlight:
         return self._make(self._asked.popleft(), "dump()"), True
 
     def follow(self, timeout: float | None) -> Dumps:
-        """The dumps that the script asks for."""
+        """The dumps that the script requests."""
         return Dumps(self._next, self._trace.session, timeout)
 
 
 class Dumps:
-    """The dumps that a script's ``dump("why")`` asks for, until it ends or ``timeout`` seconds have passed: for ``for``
-    and ``async for``. The script is heard once in ten seconds, as with ``--flight``."""
+    """The dumps that a script's ``dump("why")`` requests, until it ends or ``timeout`` seconds have passed: for ``for``
+    and ``async for``. The script is served once in ten seconds, as with ``--flight``."""
 
     def __init__(self, take: Callable[[float | None], tuple[FlightDump | None, bool]], session: Session,
                  timeout: float | None) -> None:

@@ -1,4 +1,4 @@
-"""What --flight and its companions say."""
+"""The settings in --flight and its related options."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..options import Parsed
 from ..record import Record
 from ..spec import LEAST_SEGMENT
 
-DEFAULT = 64 << 20           # bytes of all CPUs, unless that is less than LEAST of each
-LEAST = 4 * LEAST_SEGMENT    # bytes of a CPU
-KEPT = 16                    # dumps that stay in a folder
+DEFAULT = 64 << 20           # bytes for all CPUs, unless that is less than LEAST for each
+LEAST = 4 * LEAST_SEGMENT    # bytes for one CPU
+KEPT = 16                    # dumps that are kept in a folder
 FORMATS = {"text": "txt", "json": "json", "recording": "sonde"}  # and how their files end
 _GROUNDED = ("export", "cost", "flame", "fleet", "diff", "overhead", "check")
 _UNITS = {"ms": 10 ** 6, "s": 10 ** 9, "m": 60 * 10 ** 9, "h": 3600 * 10 ** 9}
@@ -20,8 +20,8 @@ _SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Settings(Record):
-    """``window`` is how far back a dump goes, in ns; ``region`` the bytes of each CPU, a power of two; ``folder`` where
-    dumps are files, "" where they are printed; ``form`` the format of them."""
+    """``window`` is how far back a dump goes, in ns; ``region`` the bytes for each CPU, a power of two; ``folder`` is
+    for dumps as files, "" if they are printed; ``form`` is their format."""
 
     window: int
     region: int
@@ -51,20 +51,20 @@ def settings_of(parsed: Parsed) -> Settings:
 
 
 def parse_flight(text: str) -> tuple[int, int]:
-    """``30s[,64M]``: how far back dumps go (ns), and the bytes of each CPU. UsageError for anything else."""
+    """``30s[,64M]``: how far back dumps go (ns), and the bytes for each CPU. UsageError for anything else."""
     window, _, size = text.partition(",")
     return parse_duration(window, "--flight"), region_bytes(size)
 
 
 def flight_name(parsed: Parsed) -> str:
-    """What a flight is called: its tool, or its script's file without the extension, or "sonde"."""
+    """A flight's name: its tool, or its script's file without the extension, or "sonde"."""
     word = parsed.tool or (os.path.basename(parsed.words[0]) if parsed.words and not parsed.has("e") else "")
     name = "".join([c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in word.removesuffix(".bt")])
     return name[:40] or "sonde"
 
 
 def parse_duration(text: str, option: str) -> int:
-    """``30s`` (also ms, m, h) in ns; UsageError for anything else, and beyond a day."""
+    """``30s`` (also ms, m, h) in ns; UsageError for anything else, or more than a day."""
     unit = text.lstrip("0123456789.")
     number = text.removesuffix(unit)
     digits = number.replace(".", "", 1)
@@ -76,7 +76,7 @@ def parse_duration(text: str, option: str) -> int:
 
 
 def region_bytes(text: str) -> int:
-    """The bytes of each CPU of a size for all of them together ("": the default)."""
+    """The bytes for each CPU, given a size for all of them together ("": the default)."""
     cpus = possible_cpus()
     total = max(DEFAULT, 4 * LEAST * cpus)
     if text:

@@ -9,8 +9,8 @@ How values merge:
 count sum avg stats hist lhist   word by word, modulo 2**64; only of equal parameters
 min max                          the least, the greatest
 tseries                          interval by interval, by what the series collects
-plain values                     not at all: each source's stands by itself, under a key with the source in front
+plain values                     not at all: each source's stays separate, under a key with the source in front
 
-A removed key leaves: a table counts how many sources have it. Of what does not add up, each source's last state is
+A removed key disappears: a table counts how many sources have it. For what does not add up, each source's last state is
 kept, and merged when the table is read.
 """

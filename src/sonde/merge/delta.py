@@ -1,4 +1,4 @@
-"""What changed in a map since it was last told: columns of numbers, and each key's text once."""
+"""What changed in a map since it was last sent: columns of numbers, and each key's text once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ..record import Record
 from ..runtime.merge import MASK, is_additive
 from ..types import Aggregate
 
-Words = Sequence[int]  # of an aggregate, as sonde.types lays them out
+Words = Sequence[int]  # of an aggregate, as laid out in sonde.types
 Key = Hashable
 
 
 class Delta(Record):
     """The change of one map of one source.
 
-    ``keys`` are the texts of keys that the receiver has not been told of; they are numbered on from the last ones.
-    ``born`` and ``gone`` are the numbers of keys that came and went. A row of ``key``, ``word`` and ``number`` says by
+    ``keys`` are the texts of keys that are new to the receiver; their numbers continue those before. ``born`` and
+    ``gone`` are the numbers of keys that appeared and disappeared. A row of ``key``, ``word`` and ``number`` says by
     how much a word grew (what adds up, modulo 2**64) or what it is now (what does not). ``valued`` are the keys of a
-    map of plain values that have another value now, and ``texts`` those values' texts.
+    map of plain values whose values have changed, and ``texts`` those values' texts.
     """
 
     keys: list[bytes]
@@ -35,7 +35,7 @@ class Delta(Record):
         return bool(self.keys or self.born or self.gone or self.key or self.valued)
 
     def split_pieces(self, rows: int, size: int) -> Iterator[Delta]:
-        """The same in several, each of so many ``rows`` and ``size`` bytes of texts at most (but for a longer one)."""
+        """The same in pieces, each of at most ``rows`` rows and ``size`` bytes of texts (unless one text is longer)."""
         for start, end in _chunk_texts(self.keys, size):
             yield _make_delta(keys=self.keys[start:end])
         for at in range(0, max(len(self.born), len(self.gone), len(self.key)), rows):
@@ -47,7 +47,7 @@ class Delta(Record):
 
 
 def _chunk_texts(texts: Sequence[bytes], size: int) -> Iterator[tuple[int, int]]:
-    """Bounds of runs of texts that have so many bytes together at most."""
+    """Bounds of runs of texts with at most this many bytes in total."""
     start = length = 0
     for at, text in enumerate(texts):
         if length and length + len(text) > size:
@@ -64,7 +64,7 @@ def empty_delta() -> Delta:
 
 
 def _make_delta(**columns: Sequence[int] | list[bytes]) -> Delta:
-    """A delta of these columns; the others are empty."""
+    """A delta with these columns; the others are empty."""
     found = empty_delta()
     for name, column in columns.items():
         setattr(found, name, column)
@@ -80,7 +80,7 @@ class KeyNumbers:
         self._new: list[bytes] = []
 
     def number_key(self, key: Key) -> int:
-        """The number of a key; one that is new will be told with the next delta."""
+        """The number of a key; a new one will be sent with the next delta."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self._numbers)
@@ -131,7 +131,7 @@ class Differ:
             self._add_rows(found, number, before, value)
 
     def _add_rows(self, found: Delta, number: int, before: Words | bytes, now: Words | bytes) -> None:
-        """A row for each word that is another one now; words that are not there are 0."""
+        """Add a row for each word that has changed; missing words are 0."""
         before = before or [0] * len(now)
         now = now or [0] * len(before)
         for at, (then, value) in enumerate(zip(before, now)):

@@ -3,7 +3,7 @@
 hist lhist        Wasserstein's distance (the earth mover's) between the shares of the buckets, in buckets: how far, on
                   average, a value would have to be moved. One bucket of hist() is a factor of two (or its k-th root).
 count sum         total variation between the shares of the keys: 0 for the same shares, 1 for no key in common
-other values      none: a mean or an extreme is no distribution
+other values none: a mean or an extreme is not a distribution
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WASSERSTEIN, VARIATION = "Wasserstein distance in buckets", "total variation of 
 
 
 def wasserstein_distance(one: Sequence[int], other: Sequence[int]) -> float:
-    """Of two histograms over the same buckets; 0 where one of them is empty."""
+    """Wasserstein's distance of two histograms over the same buckets; 0 if one of them is empty."""
     own, theirs = sum(one), sum(other)
     if not own or not theirs:
         return 0.0
@@ -28,7 +28,7 @@ def wasserstein_distance(one: Sequence[int], other: Sequence[int]) -> float:
 
 
 def total_variation(one: Sequence[int], other: Sequence[int]) -> float:
-    """Of two columns of counts of the same keys; 0 where one of them is empty."""
+    """The total variation between two columns of counts of the same keys; 0 if one of them is empty."""
     own, theirs = sum(one), sum(other)
     if not own or not theirs:
         return 0.0
@@ -36,14 +36,14 @@ def total_variation(one: Sequence[int], other: Sequence[int]) -> float:
 
 
 def distance_name(aggregate: Aggregate | None) -> str:
-    """How the distance of such values is called; "" if there is none."""
+    """The name of the distance for such values; "" if there is none."""
     kind = aggregate.kind if aggregate is not None else ""
     return {"hist": WASSERSTEIN, "lhist": WASSERSTEIN, "count": VARIATION, "sum": VARIATION}.get(kind, "")
 
 
 def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[K, Sequence[int]]]) -> list[tuple[str, float]]:
-    """(source, its distance from all others together), the farthest first; ``parts`` are the words by source and key.
-    Histograms of several keys are added up before. Negative sums count as nothing."""
+    """(source, its distance from all others together), farthest first; ``parts`` are the words by source and key.
+    Histograms of several keys are added up first. Negative sums count as 0."""
     if not distance_name(aggregate):
         return []
     if aggregate.kind in ("hist", "lhist"):

@@ -1,8 +1,9 @@
 """Values as they leave their host: text (JSON) that means the same on any other.
 
-Numbers, strings and structures are themselves. What is a number only on its own host is its name instead: kernel and
-user symbols, control groups, probes, frames of stacks; enumerators are equal by name. Equal values have equal texts, so
-that a text can stand for the value, and :func:`decode_value` accepts nothing but what :func:`encode_value` makes.
+Numbers, strings and structures stay as they are. What only its own host can look up by number becomes a name: kernel
+and user symbols, control groups, probes, frames of stacks; enumerators are equal by name. Equal values have equal
+texts, so that a text can stand for the value, and :func:`decode_value` accepts nothing but what :func:`encode_value`
+makes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NUMBERED = ("username", "strerror", "signal_name", "syscall_name")  # names who
 
 
 class PortableError(SondeError):
-    """A text that is no value."""
+    """A text that is not a value."""
 
 
 # What stands for a value that only its own host can look up ---------------------------------------------------------
@@ -59,7 +60,7 @@ class PortableName(NamedNumber):
 
 
 class PortableEnum(EnumValue):
-    """An enumerator; equal by its name where it has one. One subclass for each, with its ``label``."""
+    """An enumerator; equal by its name if it has one. There is one subclass for each, with its ``label``."""
 
     label: str | None = None
 
@@ -99,7 +100,7 @@ class PortableAddress(UserAddress):
 
 
 class PortableStack(StackTrace):
-    """A stack by what its frames are called: (text as printed, name, offset, module) of each, innermost first."""
+    """A stack by the names of its frames: (text as printed, name, offset, module) of each, innermost first."""
 
     __slots__ = ("_named", "_lost")
 
@@ -136,7 +137,7 @@ def encode_value(value: ScriptValue) -> bytes:
 
 
 def kind_of(value: ScriptValue) -> str:
-    """What kind of value it is; values of one kind can be compared and printed side by side."""
+    """A value's kind; values of one kind can be compared and printed side by side."""
     if type(value) is tuple:
         return f"({','.join(map(kind_of, value))})"
     if type(value) in (int, str, bool):
@@ -145,7 +146,7 @@ def kind_of(value: ScriptValue) -> str:
 
 
 def _make_form(value: ScriptValue) -> Json:
-    """A value as JSON has it: a list that begins with the name of its kind, but for what JSON knows itself."""
+    """A value as JSON: a list that begins with the name of its kind, except for what JSON has itself."""
     if value is None or type(value) is int or type(value) is str or isinstance(value, bool):
         return value
     kind = type(value)
@@ -164,7 +165,7 @@ def _stack_form(stack: StackTrace) -> list[Json]:
     return ["stack", stack.type.user, stack.type.mode, stack.type.limit, stack.lost, frames]
 
 
-# Subclasses stand before their bases.
+# Subclasses come before their bases.
 _FORMS: dict[type, Callable[[Any], list[Json]]] = {
     RecordValue: lambda v: ["record", list(v._fields), *_forms_of(v)],
     ArrayValue: lambda v: ["array", *_forms_of(v)],
@@ -189,7 +190,7 @@ _FORMS: dict[type, Callable[[Any], list[Json]]] = {
 # From text ----------------------------------------------------------------------------------------------------------
 
 def decode_value(text: bytes) -> ScriptValue:
-    """The value of a text that came from elsewhere; PortableError for anything that is none."""
+    """The value of a text that came from elsewhere; PortableError if it is not one."""
     from json import loads
     if len(text) > LONGEST:
         raise PortableError(f"a value of {len(text)} bytes: {LONGEST} are the most")

@@ -1,4 +1,4 @@
-"""Late and repeated parts made harmless: each once, in order."""
+"""Late and repeated parts made harmless: each is used once, in order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ HELD = 64  # parts that may wait for one before them
 
 
 class SequenceError(SondeError):
-    """Parts that cannot be put in order any more."""
+    """Parts can no longer be put in order."""
 
 
 class Sequence(Generic[T]):
-    """Numbered parts of one source, numbered from 0: repeated ones are dropped, early ones wait, ``HELD`` at most."""
+    """Numbered parts of one source, numbered from 0: repeated ones are dropped, early ones wait, at most ``HELD``."""
 
     def __init__(self) -> None:
         self.following = 0  # the number of the next part in order
@@ -23,7 +23,7 @@ class Sequence(Generic[T]):
         self._held: dict[int, T] = {}
 
     def accept_part(self, number: int, part: T) -> list[T]:
-        """The parts that are in order now; SequenceError when too many wait for one that has not come."""
+        """The parts that are now in order; SequenceError if too many wait for one that has not come."""
         if number < self.following or number in self._held:
             self.repeated += 1
             return []

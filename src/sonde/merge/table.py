@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..runtime.values import Item, ScriptValue
 
 MOST_KEYS = 1 << 20    # of a table
-SHARE = 4              # one source may have this part of them, that it cannot take the others' room
+SHARE = 4              # one source may have this share of them, so that it cannot take the others' room
 MOST_CELLS = 1 << 22   # words of it that are not 0
 MOST_WORDS = 1 << 16   # of one aggregate
 
@@ -32,8 +32,8 @@ class MergeError(SondeError):
 
 
 class KeyTexts:
-    """The keys of one map, decoded, by their texts, of all ``sources``: each text is decoded once, and all have to be
-    of one kind."""
+    """The decoded keys of one map by their texts, for all ``sources``: each text is decoded once, and all must be of
+    one kind."""
 
     def __init__(self, sources: int = 1) -> None:
         self._shared = sources > 1
@@ -42,18 +42,18 @@ class KeyTexts:
 
     @property
     def most_of_one(self) -> int:
-        """So many keys one source may have."""
+        """How many keys one source may have."""
         return MOST_KEYS // SHARE if self._shared else MOST_KEYS
 
     def forget_texts(self, texts: Iterable[bytes]) -> None:
-        """Have room again for what did not come to count."""
+        """Release the room of keys that were not accepted."""
         for text in texts:
             self.values.pop(text, None)
         if not self.values:
             self._kind = ""
 
     def find_key(self, text: bytes) -> ScriptValue:
-        """The key of a text; PortableError if it is none, MergeError if it is another kind of key, or one too many."""
+        """The key of a text; PortableError if it is not one, MergeError if it is of another kind, or one too many."""
         if text in self.values:
             return self.values[text]
         found = decode_value(text)
@@ -71,11 +71,11 @@ class SourceKeys:
 
     def __init__(self, texts: KeyTexts) -> None:
         self._texts = texts
-        self._new: list[bytes] = []  # that no other source had told, and that do not count yet
+        self._new: list[bytes] = []  # that are new among all sources, and do not count yet
         self.keys: list[ScriptValue] = []
 
     def learn_texts(self, texts: Sequence[bytes]) -> None:
-        """Number more keys; PortableError for one that is none, MergeError if there are too many."""
+        """Number more keys; PortableError if one is invalid, MergeError if there are too many."""
         if len(self.keys) + len(texts) > self._texts.most_of_one:
             raise MergeError(f"more than {self._texts.most_of_one} keys")
         values, keys = self._texts.values, self.keys
@@ -87,7 +87,7 @@ class SourceKeys:
                 keys.append(self._texts.find_key(text))
 
     def settle_texts(self, count: bool) -> None:
-        """What was learned last counts, or not: then all that comes from this source is over."""
+        """Accept the keys that were learned last, or not: then nothing more is taken from this source."""
         if not count:
             self._texts.forget_texts(self._new)
         self._new = []
@@ -101,7 +101,7 @@ def put_in_front(source: str, key: ScriptValue) -> ScriptValue:
 
 
 class Table:
-    """One map, of all sources. ``by_source`` keeps them apart under keys with the source in front, as it is always done
+    """One map, of all sources. ``by_source`` keeps them apart under keys with the source in front, as is always done
     with plain values (``aggregate`` None)."""
 
     def __init__(self, aggregate: Aggregate | None, by_source: bool = False) -> None:
@@ -116,14 +116,14 @@ class Table:
         self._sources: list[int] = []  # by place: how many sources have the key
         self._translated: dict[str, list[int]] = {}  # by source: its numbers of keys as first cells of places
         self._held: dict[str, bytearray] = {}  # by source: which of its keys it has now, by number
-        self._cells: defaultdict[int, int] = defaultdict(int)   # of what adds up: place * width + word
-        self._latest: dict[int, dict[str, Words]] = {}          # of what does not: by first cell and source
+        self._cells: defaultdict[int, int] = defaultdict(int)   # for what adds up: place * width + word
+        self._latest: dict[int, dict[str, Words]] = {}          # for what does not: by first cell and source
         self._values: dict[int, ScriptValue] = {}                       # plain values by first cell, all of one kind
         self._kind = ""
 
     def check_deltas(self, source: str, known: SourceKeys, deltas: Sequence[Delta]) -> list[list[ScriptValue]]:
-        """What :meth:`add_checked` needs beside each of a source's next deltas; MergeError if one makes no sense, and
-        the table is as it was."""
+        """What :meth:`add_checked` needs along with each of a source's next deltas; MergeError if one makes no sense;
+        then the table is unchanged."""
         self._check_keys(source, known)
         held = self._held.setdefault(source, bytearray())
         held.extend(bytes(len(known.keys) - len(held)))
@@ -213,7 +213,7 @@ class Table:
         return [(key, merge(place * self._width)) for place, key in enumerate(self._keys) if self._sources[place] > 0]
 
     def items(self) -> list[Item]:
-        """(key, value) of each key that a source has, as a trace of one host has them."""
+        """(key, value) of each key that a source has, as in a trace of one host."""
         aggregate = self.aggregate
         if aggregate is None:
             return [(key, self._values.get(place)) for place, key in enumerate(self._keys) if self._sources[place] > 0]
@@ -224,7 +224,7 @@ class Table:
         return [cells[at] & MASK if at in cells else 0 for at in range(first, first + self._width)]
 
     def _merge_latest(self, first: int) -> Words:
-        """As if the sources were the CPUs of one machine."""
+        """Merge as if the sources were the CPUs of one machine."""
         assert self.aggregate is not None
         held = list(self._latest.get(first, {}).values())
         if not held:
@@ -234,13 +234,13 @@ class Table:
 
 
 def require_equal(name: str, one: tuple[str, T], other: tuple[str, T], describe: Callable[[T], str] = str) -> None:
-    """MergeError that names both, if two sources' maps of a name hold different things."""
+    """MergeError, naming both, if two sources' maps of one name hold different things."""
     if one[1] != other[1]:
         raise MergeError(f"{name} is {describe(other[1])} on {other[0]}, but {describe(one[1])} on {one[0]}")
 
 
 def describe_value(value: object) -> str:
-    """What a map's values are, with the parameters: ``lhist(0, 100, 10)``."""
+    """A map's values, with the parameters: ``lhist(0, 100, 10)``."""
     if not isinstance(value, Aggregate):
         return "a plain value" if value is None else str(value)
     if value.kind == "lhist":
