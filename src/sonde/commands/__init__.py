@@ -1,8 +1,8 @@
-"""Commands that are more than a script: a module each, imported when its command is asked for.
+"""Commands that are more than a script: one module each, imported when its command is used.
 
-A module has ``PAGE``, its documentation in the sections of a tool's (see :mod:`sonde.tools`), and ``main(parsed)``,
-which gives the exit status. Its OPTIONS are the command's own options. ``TAKES`` has the keys of Sonde's options that
-mean something to it, beyond EVERYWHERE; a command that has none of its own takes those of a run.
+A module has ``PAGE``, its documentation with the sections of a tool's (see :mod:`sonde.tools`), and ``main(parsed)``,
+which returns the exit status. Its OPTIONS are the command's own options. ``TAKES`` has the keys of the Sonde options
+that apply to it, beyond EVERYWHERE; a command without TAKES takes those of a run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..spec import ScriptSpec
     from ..tools import Tool
 
-# The name of each command, and the lines about it in ``sonde --help``.
+# The name of each command, and its lines in ``sonde --help``.
 COMMANDS = {
     "top": "top [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
     "serve": "serve [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
@@ -51,9 +51,9 @@ COMMANDS = {
 }
 
 EVERYWHERE = {"help", "version", "info", "quiet", "verbose", "warnings", "no-warnings", "memory"}
-# Options about a script, for commands that are given none.
+# Options about a script, for commands that take none.
 OF_SCRIPTS = {"e", "list", "debug", "fmt", "mode", "test", "bench", "check", "btf", "events", "port"}
-WITH_SCRIPT = ("FILE | TOOL", "SCRIPT", "RECORDING")  # in the usage of those that are
+WITH_SCRIPT = ("FILE | TOOL", "SCRIPT", "RECORDING")  # in the usage of those that do
 
 
 def command_module(name: str) -> ModuleType:
@@ -71,7 +71,7 @@ def command_page(name: str) -> Tool:
 
 def run_command(name: str, parsed: Parsed) -> int:
     """Run it, or print its ``--help``; the exit status."""
-    if parsed.has("help") and not (name == "fleet" and len(parsed.words) > 1):  # else it is the tool's
+    if parsed.has("help") and not (name == "fleet" and len(parsed.words) > 1):  # otherwise it is the tool's
         import sys
 
         from ..tools import tool_help
@@ -83,7 +83,7 @@ def run_command(name: str, parsed: Parsed) -> int:
 
 
 def _refuse_options(name: str, parsed: Parsed, taken: set[str] | None) -> None:
-    """UsageError for an option that would be passed over in silence."""
+    """UsageError for an option that would be ignored silently."""
     given = parsed.options.keys()
     with_script = any(word in COMMANDS[name] for word in WITH_SCRIPT)
     foreign = given - taken - EVERYWHERE if taken is not None else set() if with_script else given & OF_SCRIPTS
@@ -92,8 +92,8 @@ def _refuse_options(name: str, parsed: Parsed, taken: set[str] | None) -> None:
 
 
 def startup_warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:
-    """What there is to say before a trace begins: the compiler's findings, and what -p cannot do where the user chose
-    the probes of a tool or command."""
+    """The warnings before a trace begins: the compiler's findings, and what -p cannot do where the user chose a tool's
+    or command's probes."""
     for warning in spec.warnings:
         yield warning.render()
     if pid and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
@@ -105,8 +105,8 @@ def startup_warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str
 
 
 def compile_findings(error: CompileError, parsed: Parsed | None) -> Iterator[str]:
-    """What is said about a script that does not compile. That of a tool is none of its user's: what the kernel lacks is
-    said, once; -v has it all."""
+    """The message about a script that does not compile. A tool's script is not its user's: the message says only what
+    the kernel lacks, once; -v shows all."""
     tool = parsed.tool if parsed is not None and not parsed.has("verbose") else ""
     first, *others = [found for found in error.diagnostics if not tool or found.severity == "ERROR"]
     if not tool:

@@ -70,7 +70,7 @@ def main(parsed: Parsed) -> int:
 
 
 def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
-    """Serve the coordinator at standard input and output. What anything else prints goes to standard error."""
+    """Serve the coordinator at standard input and output. Anything else that is printed goes to standard error."""
     from ..fleet.agent import Agent
     from ..fleet.channel import Channel, Gone
     from ..fleet.policy import Audit, user_name
@@ -96,7 +96,7 @@ def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
 
 
 def _asking_uid() -> int:
-    """The user who has started the agent, by sudo if it was so."""
+    """The user who started the agent, perhaps through sudo."""
     asked = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
     return int(asked) if asked.isascii() and asked.isdigit() else os.getuid()
 

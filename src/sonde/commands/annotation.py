@@ -14,7 +14,7 @@ from ..record import Record
 if TYPE_CHECKING:
     from ..kernel.program_image import Code, Image
 
-RATE = 1999  # samples a second on each CPU; a prime, to keep out of step with what is periodic
+RATE = 1999  # samples a second on each CPU; a prime, to stay out of step with periodic work
 
 
 class CodePlace(Record):
@@ -30,7 +30,7 @@ class CodePlace(Record):
 
 class Samples(Record):
     """``inside`` of ``total`` samples were in the program; ``lost`` more could not be kept. ``places`` are all its
-    instructions, or, where nothing can disassemble them, those that have samples."""
+    instructions, or, without a disassembler, those with samples."""
 
     inside: int
     total: int
@@ -40,7 +40,7 @@ class Samples(Record):
 
 
 def sample_program(image: Image, seconds: float, stopped: Callable[[], bool]) -> Samples:
-    """Take samples until the time is over. PrivilegeError without CAP_PERFMON."""
+    """Take samples until the time is up. PrivilegeError without CAP_PERFMON."""
     from ..kernel.perf_ring import Sampler
     sampler = Sampler(RATE)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""``sonde argdist``: how often an expression has which value at a probe, or how its values are distributed."""
+"""``sonde argdist``: how often an expression has each value at a probe, or how its values are distributed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _build_filters(named: dict[str, str]) -> list[str]:
 
 
 def plain_clauses(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
-    """The map, what is said of it, and the clauses, for PROBE EXPR /FILTER/."""
+    """The map, its heading, and the clauses, for PROBE EXPR /FILTER/."""
     probe, expression, condition = _split_words(words)
     target, value = ("@hist", f"hist({expression})") if histogram else (f"@count[{expression}]", "count()")
     told = f"{'Histogram of' if histogram else 'Counting'} {expression} at {probe}"
@@ -116,7 +116,7 @@ def is_specifier(word: str) -> bool:
 
 
 def specified_clauses(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
-    """The maps, what is said of them, and the clauses, for probes in bcc's form."""
+    """The maps, their headings, and the clauses, for probes in bcc's form."""
     maps, clauses = [], []
     for place, word in enumerate(words):
         if not is_specifier(word):
@@ -132,13 +132,13 @@ def specified_clauses(words: list[str], histogram: bool, filters: list[str]) -> 
 
 
 def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[str], place: int) -> list[str]:
-    """Those of one probe; what it wants of the function's entry is kept by a second one."""
+    """The clauses of one probe; values from the function's entry are saved by a second one."""
     types, values, condition = (*split_outside_brackets(probe.rest.removeprefix(":"), ":"), "", "", "")[:3]
     condition = ":".join(split_outside_brackets(probe.rest.removeprefix(":"), ":")[2:]) or condition
     kinds = split_outside_brackets(types, ",") if types else []
     default = "retval" if probe.kind == "r" else "1"
     wanted = split_outside_brackets(values, ",") if values else [default]
-    kept: list[str] = []  # values of the entry
+    kept: list[str] = []  # values from the entry
 
     def translate_entry(text: str) -> str:
         while (found := re.search(r"\$entry\(", text)) is not None:
@@ -182,7 +182,7 @@ def _split_words(words: list[str]) -> tuple[str, str, str]:
 
 
 def _output_clauses(named: dict[str, str], shown: str, cleared: str) -> list[str]:
-    """The clauses that print: at intervals, and at the end what has come since."""
+    """The clauses that print: at intervals, and at the end what came since."""
     interval, outputs, duration = (number_option(named, name) for name in ("interval", "number", "duration"))
     if outputs and not interval:
         interval = 1

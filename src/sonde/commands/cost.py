@@ -1,4 +1,4 @@
-"""``sonde cost``: what a script would cost here, before it is let loose."""
+"""``sonde cost``: what a script would cost here, before it is put to use."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ NOTES
 
 _PEEK = 0.02   # s
 _SPENT = 0.02  # s of CPU time that the longer look may take
-_MUCH, _LITTLE = 0.05, 0.01  # of one CPU's time: worth advice
+_MUCH, _LITTLE = 0.05, 0.01  # of one CPU's time: above this, give advice
 
 
 def main(parsed: Parsed) -> int:
-    """Look, and say what it costs; the exit status."""
+    """Measure, and report the cost; the exit status."""
     from .. import invocation
     from .generated import number_option
     del parsed.words[:1]
@@ -87,7 +87,7 @@ def main(parsed: Parsed) -> int:
 
 
 class Look:
-    """What was seen: the cost of each program with what the kernel spends around a run (ns), and of printing."""
+    """What was measured: the cost of each program, including the kernel's around a run (ns), and of printing."""
 
     def __init__(self, costs: Sequence[ProbeCost], around: Sequence[float], records: int, printing_ns: int) -> None:
         self.costs, self.around, self.records = costs, around, records
@@ -98,7 +98,7 @@ class Look:
         self.printing = printing_ns / 1e9 / self.seconds if self.seconds else 0.0
 
     def rate(self, count: int) -> float:
-        """By the second."""
+        """Per second."""
         return count / self.seconds if self.seconds else 0.0
 
     def as_text(self) -> str:
@@ -117,7 +117,7 @@ class Look:
 
     @property
     def advice(self) -> list[str]:
-        """What would make it cheaper."""
+        """Advice on what would make it cheaper."""
         found = []
         if self.printing > max(self.programs, _LITTLE):
             found.append("Most of it is printing: keep counts in a map, @[comm] = count(), in place of a line for each "
@@ -147,7 +147,7 @@ def _name(cost: ProbeCost) -> str:
 
 
 def _look(source: Source, options: Options, parsed: Parsed, seconds: float) -> Look:
-    """Attach the script for so long."""
+    """Attach the script for this long, and measure."""
     from .. import invocation
     from ..output import make_output
     from ..runtime.floor import Floor
@@ -178,7 +178,7 @@ def _make_printer(trace: Trace, out: Output) -> Printer:
 
 
 def _print_for(trace: Trace, seconds: float, printer: Printer, flush: Callable[[], object]) -> tuple[int, int]:
-    """Print what comes for so long: how many records, and nanoseconds of CPU time that it took."""
+    """Print what arrives for this long: the number of records, and the CPU time spent in nanoseconds."""
     end = time.monotonic() + seconds
     records = spent = 0
     while not trace.session.done and (left := end - time.monotonic()) > 0:
@@ -188,7 +188,7 @@ def _print_for(trace: Trace, seconds: float, printer: Printer, flush: Callable[[
         flush()
         spent += (time.process_time_ns() - begun) if found else 0
         records += len(found)
-    for found in trace.drain_batches():  # whose first step detaches: that is no printing
+    for found in trace.drain_batches():  # whose first step detaches, which is not printing
         begun = time.process_time_ns()
         printer.print_batches(found, trace.act_on_site)
         spent += time.process_time_ns() - begun
@@ -197,7 +197,7 @@ def _print_for(trace: Trace, seconds: float, printer: Printer, flush: Callable[[
 
 
 class _Nowhere(Outside):
-    """Nothing is read, run or written."""
+    """An outside in which nothing is read, run or written."""
 
     def read_file(self, path: bytes, limit: int) -> bytes:
         return b""
@@ -209,4 +209,4 @@ class _Nowhere(Outside):
         return self
 
     def write(self, time: int, packet: bytes, length: int) -> None:
-        """Not to the file."""
+        """Write nothing to the file."""

@@ -65,7 +65,7 @@ _FILES = {"format", "output", "quiet", "memory", "verbose"}
 
 
 def main(parsed: Parsed) -> int:
-    """Compare; 0, or 2 if a condition of --fail-if holds."""
+    """Compare; the exit status: 0, or 2 if a condition of --fail-if holds."""
     from ..comparing.findings import compare_runs
     from ..comparing.report import parse_condition, report_json, report_text
     from ..invocation import open_output
@@ -114,7 +114,7 @@ def _read_side(parsed: Parsed, path: str) -> list[Run]:
 
 
 def _run_both(parsed: Parsed) -> tuple[list[Run], list[Run]]:
-    """Record the script beside both commands, by turns: what changes with time meets both."""
+    """Record the script beside both commands in turn: what changes with time affects both."""
     if not parsed.has("cmd") or not _has_script(parsed):
         raise UsageError("--baseline COMMAND needs -c COMMAND, and a script to run beside both",
                          ["of the whole machine, without commands: --duration 10s", "sonde diff --help explains"])
@@ -130,7 +130,7 @@ def _run_both(parsed: Parsed) -> tuple[list[Run], list[Run]]:
 
 
 def _run_now(parsed: Parsed) -> tuple[list[Run], list[Run]]:
-    """Record the script for so long each time: before and after a change, or to be compared with recordings."""
+    """Record the script for a given time each: before and after a change, or to compare with recordings."""
     from functools import partial
 
     from ..comparing.live import record_for
@@ -160,7 +160,7 @@ def _run_now(parsed: Parsed) -> tuple[list[Run], list[Run]]:
 
 
 def _take_turns(run: Callable[[int], None], change: str, undo: str, repeats: int) -> None:
-    """Runs before and after, by turns; what ``change`` did is undone at the end, and if something goes wrong."""
+    """Runs before and after, in turn; what ``change`` did is undone at the end, also after an error."""
     changed = False
     try:
         for number in range(2 * repeats):
@@ -186,14 +186,14 @@ def _has_script(parsed: Parsed) -> bool:
 
 
 def _script(parsed: Parsed) -> list[str]:
-    """The words that say what is to be recorded."""
+    """The words that say what to record."""
     passed = [word for key in ("warnings", "no-warnings", "unsafe") if parsed.has(key) for word in [f"--{key}"]]
     script = ["-e", parsed.get("e")] if parsed.has("e") else []
     return [*passed, *script, *parsed.words[1:], *(["--", *parsed.rest] if parsed.rest else [])]
 
 
 class _Runs:
-    """Runs that are made now, each in a file that is read at once and taken away."""
+    """Runs that are made now, each in a file that is read at once and removed."""
 
     def __init__(self, parsed: Parsed) -> None:
         from ..memory import Memory, parse_memory
@@ -212,7 +212,7 @@ class _Runs:
         self._folder.cleanup()
 
     def add(self, side: int, record: Callable[[str], object]) -> None:
-        """One more run of a side."""
+        """Make another run of a side."""
         from ..comparing.runs import read_run
         path = os.path.join(self._folder.name, "run")
         record(path)

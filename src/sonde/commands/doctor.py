@@ -1,4 +1,4 @@
-"""``sonde doctor``: which tools work here, how, and what keeps the others from it."""
+"""``sonde doctor``: which tools work here, how, and what keeps the others from working."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TAKES = {"btf", "check"}
 
 
 def main(parsed: Parsed) -> int:
-    """Examine and say; the exit status."""
+    """Examine and report; the exit status."""
     from .. import invocation
     from ..doctor import build_report
     from ..installed import as_root
@@ -58,7 +58,7 @@ def main(parsed: Parsed) -> int:
 
 
 def may_trace() -> bool:
-    """Whether the caller may make maps, which is the least of what tracing takes."""
+    """Whether the caller may create maps, the least that tracing needs."""
     from ..errors import SondeError
     from ..kernel import syscalls
     from ..uapi import MAP_TYPES

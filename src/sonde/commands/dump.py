@@ -1,4 +1,4 @@
-"""``sonde dump``: asks a flight for what it holds."""
+"""``sonde dump``: asks a flight for its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sonde export``: what a script collects, given on to Prometheus, an OpenTelemetry collector, or Parquet files."""
+"""``sonde export``: passes what a script collects to Prometheus, an OpenTelemetry collector, or Parquet files."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def main(parsed: Parsed) -> int:
 
 
 def requested_exports(parsed: Parsed) -> dict[str, str]:
-    """What to export to, with its argument, and the script at the head of ``parsed.words``."""
+    """The exporters with their arguments; puts the script at the head of ``parsed.words``."""
     own = parsed.named
     del parsed.words[0]
     for name, is_address in (("otlp", _is_url), ("otlp-profiles", _is_url), ("prometheus", _is_address)):
@@ -128,7 +128,7 @@ def _is_address(text: str) -> bool:
 
 
 def script_name(source: Source) -> str:
-    """Of a file or tool; "" for -e and standard input."""
+    """The name of a file or tool; "" for -e and standard input."""
     return "" if source.name == "stdin" else os.path.splitext(os.path.basename(source.name))[0]
 
 
@@ -193,7 +193,7 @@ def _make_exporters(trace: TracedRun, gatherer: Gatherer, asked: dict[str, str],
 
 def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], object]], exporters: list[Exporter],
                    out: Output, lock: AbstractContextManager[object]) -> int:
-    """Until the script ends. Whoever reads the maps holds the lock, and so does what changes them."""
+    """Run the exporters until the script ends. Readers and writers of the maps hold the lock."""
     from time import time_ns
 
     from ..output.losses import report_losses
@@ -223,7 +223,7 @@ def _handle_records(handlers: list[Callable[[bytes, int], object]], records: Ite
 
 def _make_handlers(trace: TracedRun, gatherer: Gatherer, exporters: list[Exporter],
                    out: Output) -> list[Callable[[bytes, int], object]]:
-    """What is done with a record, by site: maps are for the exporters, text for standard output."""
+    """The handlers of records, by site: maps go to the exporters, text to standard output."""
     from ..output import Printer
     from ..runtime.events import EventDecoder
     decode = EventDecoder(trace.spec, trace.context).decode

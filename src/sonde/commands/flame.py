@@ -1,4 +1,5 @@
-"""``sonde flame``: flame graphs of what runs, of what waits, and of what two files of folded stacks differ in."""
+"""``sonde flame``: flame graphs of what runs, of what waits, and of the differences between two files of folded
+stacks."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ NOTES
   interrupted had no part in it. A chain is made of what woke each thread the last time before it woke the next.
 """
 
-# Option -> script, what a graph of it is called, and the unit of its weights.
+# Option -> script, the title of its graph, and the unit of its weights.
 KINDS = {
     "on-cpu": ("on-cpu.bt", "On the CPU", "samples"),
     "off-cpu": ("off-cpu.bt", "Off the CPU", "ns"),
@@ -83,7 +84,7 @@ def main(parsed: Parsed) -> int:
         raise UsageError("-C is for time on the CPU: a thread goes on where another, of any container, leaves off",
                          ["--by container shows whose the stacks are"])
     process = invocation.process_of(parsed)
-    options.pop("pid", None)  # the scripts ask for it themselves: switches to a process happen in another
+    options.pop("pid", None)  # the scripts filter by themselves: switches to a process happen in another
     named["pid"] = str(process.pid if process else 0)
     options.setdefault("format", "flamegraph")
     parsed.seconds = invocation.seconds_of(parsed.words[1:])
@@ -97,7 +98,7 @@ def main(parsed: Parsed) -> int:
 
 
 def _adapt_script(source: Source, native: bool) -> Source:
-    """Stacks of Python and by unwind tables where this kernel has what they need; ``native``: none of Python."""
+    """Use Python stacks and unwind tables where this kernel has what they need; ``native``: no Python stacks."""
     from ..builtins.stacks import python_obstacle
     from ..compiling import live_world
     from ..semantics.context import unwinding_obstacle

@@ -110,7 +110,7 @@ def main(parsed: Parsed) -> int:
 
 
 def _follow(fleet: Fleet, presenter: Presenter, parsed: Parsed) -> int:
-    """Show what comes until the end; the exit status."""
+    """Show what arrives until the end; the exit status."""
     from ..fleet.following import FleetRun
     from ..fleet.watch import WatchedPresenter, watch_in_browser, watch_on_terminal
     with FleetRun(fleet, presenter, parsed.has("quiet")) as run:
@@ -124,7 +124,7 @@ def _follow(fleet: Fleet, presenter: Presenter, parsed: Parsed) -> int:
 
 
 def _own_options(parsed: Parsed) -> dict[str, str]:
-    """The fleet's options, wherever they stand, apart from those of a tool."""
+    """The fleet's options, wherever they are, apart from those of a tool."""
     from ..invocation import options_of_tool
     for name in [name for name in _REFUSED if parsed.has(name)]:
         raise UsageError(f"fleet: {'-' if len(name) == 1 else '--'}{name} has no place where there are many hosts",
@@ -145,7 +145,7 @@ def _own_options(parsed: Parsed) -> dict[str, str]:
 
 
 def _check_view(parsed: Parsed, form: str) -> None:
-    """UsageError for a form that there is not, or that ``top`` and ``serve`` cannot make of a fleet."""
+    """UsageError for a form that does not exist, or that ``top`` and ``serve`` cannot show of a fleet."""
     from ..output.views import FORMATS
     if parsed.command and form not in ("text", "json"):
         raise UsageError(f"sonde {parsed.command} shows a running script; -f {form} has no place there")
@@ -158,7 +158,7 @@ def _check_view(parsed: Parsed, form: str) -> None:
 
 
 def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
-    """What the hosts are asked to run; None if only a tool's help was wanted."""
+    """What the hosts are asked to run; None if only a tool's help was requested."""
     from ..fleet.request import FleetRequest
     from ..invocation import options_of, program_of
     from ..options import budget_of
@@ -178,7 +178,7 @@ def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
 
 
 def _make_log(parsed: Parsed, own: dict[str, str], hosts: list[str], request: FleetRequest) -> Log | None:
-    """What keeps the run, if it is to be recorded."""
+    """The log that records the run, if requested."""
     from ..invocation import open_to_write, recording_facts, recording_path
     if not makes_recording(parsed):
         return None

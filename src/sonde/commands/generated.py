@@ -1,4 +1,4 @@
-"""What commands share that write a script and run it."""
+"""Common code of commands that generate a script and run it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0) -> int:
-    """Trace with the script ``text``, which ends after ``seconds`` if they are not 0, as Sonde's own options in
-    ``parsed`` say; the exit status."""
+    """Trace with the script ``text``, for ``seconds`` if they are not 0, with Sonde's own options in ``parsed``; the
+    exit status."""
     from .. import invocation, running
     from ..source import Source
     from . import startup_warnings
@@ -28,7 +28,7 @@ def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0) -> int:
 
 
 def number_option(named: Mapping[str, str], name: str, default: int = 0, most: int = 10**6) -> int:
-    """The number that the option ``name`` has, from 1 on; ``default`` if it was not given."""
+    """The value of the option ``name``, a number from 1 on; ``default`` if it was not given."""
     if name not in named:
         return default
     number = parse_whole(named[name], most)
@@ -38,7 +38,7 @@ def number_option(named: Mapping[str, str], name: str, default: int = 0, most: i
 
 
 def number_list_option(named: Mapping[str, str], name: str) -> str:
-    """The list of numbers and ranges that the option ``name`` has; "" if it was not given."""
+    """The value of the option ``name``, a list of numbers and ranges; "" if it was not given."""
     text = named.get(name, "")
     if name in named and not all(parse_whole(word) is not None for part in text.split(",") for word in part.split("-")):
         raise UsageError(f"--{name}: '{text}' is not a list of numbers", ["write 80, or 80,443, or 8000-8010"])

@@ -1,4 +1,4 @@
-"""``sonde help``: the help of all, of one tool or command, or of a word of the language."""
+"""``sonde help``: help in general, for one tool or command, or for a word of the language."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def main(parsed: Parsed) -> int:
 
 
 def describe_word(name: str) -> list[str]:
-    """What a name means in the language, each meaning a text of some lines."""
+    """The meanings of a name in the language, each a text of some lines."""
     from ..builtins import BUILTINS
     from ..functions import FUNCTIONS
     from ..kinds import find_kind

@@ -1,4 +1,4 @@
-"""``sonde overhead``: what the BPF programs of this machine cost, whoever loaded them."""
+"""``sonde overhead``: the cost of this machine's BPF programs, whoever loaded them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def main(parsed: Parsed) -> int:
 
 
 class Measured(Record):
-    """What is to be printed; for how long it was measured, and what was missed."""
+    """What to print; for how long it was measured, and what was missed."""
 
     text: str
     seconds: float
@@ -108,7 +108,7 @@ class Measured(Record):
 
 
 def _about(run: Provenance, form: str) -> str:
-    """Which run a file shows."""
+    """The run's provenance, as text for a file."""
     from json import dumps
     return f'{{"type": "run", "data": {dumps(run.as_json())}}}\n' if form == "json" else run.format_comments()
 
@@ -124,7 +124,7 @@ def _all(seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
 
 
 def _parse_arguments(words: list[str]) -> tuple[str, float]:
-    """The program ("" for all) and the time."""
+    """The program ("" for all) and the duration."""
     program, seconds = "", SECONDS
     for word in words:
         if word.isascii() and word.replace(".", "", 1).isdigit():
@@ -139,7 +139,7 @@ def _parse_arguments(words: list[str]) -> tuple[str, float]:
 
 
 def _until_interrupted(bar: Progress | None, seconds: float) -> Callable[[], bool]:
-    """Ctrl-C ends the measuring, not the process. What measures asks again and again, which moves the bar."""
+    """Ctrl-C ends the measurement, not the process. The measuring code calls this repeatedly, which moves the bar."""
     import signal
     seen: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
@@ -161,7 +161,7 @@ def _wait_until_stopped(seconds: float, stopped: Callable[[], bool]) -> None:
 
 
 def _find_program(program: str) -> tuple[int, str]:
-    """(number, name) of the program that was asked for."""
+    """(id, name) of the requested program."""
     from ..runtime.overhead import find_program
     found = find_program(program)
     if found is None:
@@ -229,12 +229,12 @@ def _measure_program(program: str, seconds: float, stopped: Callable[[], bool], 
 
 
 def _say_progress(text: str) -> None:
-    """What is being done, from now on: on stderr, for one who waits."""
+    """Say what is being done, from now on: on stderr, for a waiting user."""
     from ..invocation import print_to_stderr
     print_to_stderr(text)
 
 
-# A program runs to its end on the CPU and the thread that it began on; all idle CPUs have the thread 0.
+# A program runs to its end on the CPU and the thread on which it began; all idle CPUs have thread 0.
 _TIMED = """fentry:bpf:{probe} {{ @since[cpu, tid] = nsecs; }}
 fexit:bpf:{probe} {{
   @runs = count();
@@ -243,7 +243,7 @@ fexit:bpf:{probe} {{
 
 def _measure_exactly(number: int, named: str, seconds: float, stopped: Callable[[], bool]) -> tuple[Latency | None,
                                                                                                     str]:
-    """Every run timed by fentry and fexit; or none, and why the kernel does not allow it."""
+    """Every run timed by fentry and fexit; or none, and why the kernel does not allow that."""
     from ..api import trace
     from ..compiling import live_world
     from ..errors import SondeError

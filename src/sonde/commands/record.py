@@ -1,4 +1,4 @@
-"""``sonde record``: its page; what it means is in :mod:`sonde.invocation` and :mod:`sonde.recording`."""
+"""``sonde record``: its page; the code is in :mod:`sonde.invocation` and :mod:`sonde.recording`."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _replay_fleet(parsed: Parsed) -> int:
 
 
 def open_trace(parsed: Parsed, words: list[str], memory: Memory, command: str) -> ReplayTrace:
-    """The recording that the words name, or the script that is asked of it."""
+    """The recording that the words name, or the script that queries it."""
     from ..recording.questions import open_question
     from ..recording.replay import open_replay
     from ..scripts import read_script
@@ -131,7 +131,7 @@ def open_trace(parsed: Parsed, words: list[str], memory: Memory, command: str) -
 
 
 def refuse_options(parsed: Parsed, allowed: set[str]) -> None:
-    """UsageError for an option that means nothing to a run that is over."""
+    """UsageError for an option that does not apply to a run that is over."""
     for key in parsed.options.keys() - allowed:
         dashes = "-" if len(key) == 1 else "--"
         raise UsageError(f"sonde {parsed.words[0]} has no {dashes}{key}: the run is over",
@@ -139,7 +139,7 @@ def refuse_options(parsed: Parsed, allowed: set[str]) -> None:
 
 
 def _take_over_facts(parsed: Parsed, recording: Recording) -> None:
-    """What the run's command line said, and the zone of its machine."""
+    """Adopt what the run's command line said, and its machine's time zone."""
     from ..invocation import print_to_stderr
     facts = recording.facts
     parsed.columns, parsed.tool = facts.columns, facts.tool
@@ -153,7 +153,7 @@ def _take_over_facts(parsed: Parsed, recording: Recording) -> None:
 
 
 def _make_terminal_safe(spec: ScriptSpec) -> None:
-    """A recording may be anybody's: what its script prints steers no terminal either."""
+    """A recording may be anybody's: neutralise terminal control characters in what its script prints."""
     from ..output.text import terminal_safe
     for site in spec.sites:
         for part in site.parts:
@@ -165,7 +165,7 @@ def _make_terminal_safe(spec: ScriptSpec) -> None:
 
 
 def set_zone(zone: Json) -> None:
-    """Let local time be that of the recorded machine: [name, seconds east of Greenwich]."""
+    """Set local time to that of the recorded machine: [name, seconds east of Greenwich]."""
     if not isinstance(zone, list) or list(map(type, zone)) != [str, int] or abs(zone[1]) > 24 * 3600:
         return
     name = zone[0] if zone[0].isascii() and zone[0].replace("+", "").replace("-", "").isalnum() \
@@ -184,7 +184,7 @@ def _export(trace: ReplayTrace, parsed: Parsed) -> int:
 
 
 def _report_end(recording: Recording | FleetRecording, status: int, also: str = "") -> int:
-    """Say if the file has no end; the exit status."""
+    """Report a file without an end; the exit status."""
     from ..invocation import print_to_stderr
     if recording.truncated:
         print_to_stderr(f"ERROR: {recording.name} ends before the run did: what came later is missing{also}")
@@ -193,7 +193,7 @@ def _report_end(recording: Recording | FleetRecording, status: int, also: str = 
 
 
 def _report_gaps(recording: Recording, status: int) -> int:
-    """Say what the recording does not have; the exit status."""
+    """Report what the recording does not have; the exit status."""
     from ..invocation import print_to_stderr
     status = _report_end(recording, status, ", and so are the final maps")
     left_out = recording.end.left_out if recording.end is not None else 0

@@ -1,4 +1,4 @@
-"""The static probes (USDT) that runtimes of languages document, and which of the runtimes a process has.
+"""The static probes (USDT) that language runtimes document, and which runtimes a process has.
 
 Python: "Instrumenting CPython with DTrace and SystemTap" (3.6 to 3.11; 3.12 has no probes of functions any more). Java:
 "HotSpot VM probes". Ruby: doc/dtrace_probes.rdoc. PHP: "DTrace Static Probes in Core PHP". Perl: perldtrace. Tcl: the
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from ..options import Parsed
     from ..tools import Tool
 
-LONGEST = 120  # characters of a name of a class, method or file
+LONGEST = 120  # characters in the name of a class, method or file
 
 
 class Collection(Record):
-    """A garbage collection: its probes, what it is (``kind``, at the begin) and collects (``pool``, at the end),
-    and how much it ``freed``, where ``$kept`` is ``keep`` of the begin. ``key`` tells apart those that overlap."""
+    """A garbage collection: its probes, what it is (``kind``, at the begin) and collects (``pool``, at the end), and
+    how much it ``freed``, where ``$kept`` is the value of ``keep`` at the begin. ``key`` distinguishes those that
+    overlap."""
 
     begin: str
     end: str
@@ -38,8 +39,8 @@ class Collection(Record):
 
 
 class RuntimeProbes(Record):
-    """The probes of a runtime, by what they tell, and the expressions of their arguments. ``counts`` are those of a
-    method's probes that every call meets once; ``objects`` are (probe, type, bytes)."""
+    """The probes of a runtime, by what they report, and the expressions of their arguments. ``counts`` are those of a
+    method's probes that every call hits once; ``objects`` are (probe, type, bytes)."""
 
     provider: str
     enter: tuple[str, ...] = ()
@@ -52,11 +53,11 @@ class RuntimeProbes(Record):
     loads: tuple[str, ...] = ()
     thrown: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()  # where a command loads its runtime from, seen from the command's own folder
+    beside: tuple[str, ...] = ()  # where a command loads its runtime from, relative to the command's own folder
 
 
 def _text(pointer: int, length: int) -> str:
-    """A string that has its length beside it, as HotSpot's have: str() takes the length with the NUL."""
+    """A string with a separate length, as in HotSpot: str() takes the length with the NUL."""
     return f"str(arg{pointer}, arg{length} + 1)"
 
 
@@ -99,8 +100,8 @@ LANGUAGES = {
 
 
 class Runtime(Record):
-    """A runtime in a file that can be opened from here, the probes that it has of its language's, and whose events are
-    meant, as a condition."""
+    """A runtime in a file that can be opened from here, which of its language's probes it has, and a condition that
+    selects the processes."""
 
     name: str
     path: str
@@ -112,7 +113,7 @@ class Runtime(Record):
         return LANGUAGES[self.name]
 
     def clause(self, probes: Iterable[str], action: str, condition: str = "") -> str:
-        """``action`` at those of ``probes`` that the runtime has; "" where there is none."""
+        """``action`` at those of ``probes`` that the runtime has; "" if it has none."""
         provider = f"usdt:{self.path}:{self.language.provider}"
         points = ",\n".join(f"{provider}:{name}" for name in probes if name in self.probes)
         held = " && ".join(f"({part})" for part in (self.condition, condition) if part)
@@ -120,14 +121,14 @@ class Runtime(Record):
 
 
 def page_of(name: str) -> Tool:
-    """The page of a command, whose USAGE and COLUMNS say what it takes and prints."""
+    """The page of a command, with its USAGE and COLUMNS."""
     from . import command_page
     return command_page(name)
 
 
 def choose_process(parsed: Parsed, name: str) -> list[str]:
-    """The words after the command's ``name``, without the PID, which is Sonde's -p from now on. UsageError where
-    there is neither that nor -c."""
+    """The words after the command's ``name``, without the PID, which becomes Sonde's -p. UsageError without a PID and
+    -c."""
     words = parsed.words[1:] + parsed.rest
     if not parsed.has("pid") and not parsed.has("cmd"):
         if not words:
@@ -137,7 +138,7 @@ def choose_process(parsed: Parsed, name: str) -> list[str]:
 
 
 def seconds_of(name: str, words: list[str], most: int = 1) -> list[int]:
-    """The ``words`` as numbers from 1 on, at most so many of them."""
+    """The ``words`` as numbers from 1 on, at most this many."""
     if len(words) > most:
         raise UsageError(f"{name} takes no parameter '{words[most]}'", [f"see sonde {name} --help"])
     found = []
@@ -150,8 +151,8 @@ def seconds_of(name: str, words: list[str], most: int = 1) -> list[int]:
 
 
 def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:
-    """The runtimes of the process that -p or -c names which have one of the probes that the command ``needs`` of their
-    language; -l chooses the language. UsageError if there are none."""
+    """The runtimes of the process that -p or -c names that have one of the probes of their language that the command
+    ``needs``; -l chooses the language. UsageError if there are none."""
     from .. import invocation
     pid = invocation.pid_of(parsed)
     wanted = wanted_languages(parsed, needs)
@@ -179,8 +180,8 @@ def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:
 
 
 def wanted_languages(parsed: Parsed, needs: Needs, *others: str) -> list[str]:
-    """The language of -l; without, all of which the command ``needs`` a probe. UsageError if it is none of them, nor
-    of the ``others`` that -l takes."""
+    """The language of -l; without it, all languages of which the command ``needs`` a probe. UsageError if it is neither
+    one of them nor of the ``others`` that -l takes."""
     usable = [name for name, language in LANGUAGES.items() if any(needs(language))]
     chosen = parsed.named.get("language", "")
     if chosen and chosen not in (*usable, *others):
@@ -189,7 +190,7 @@ def wanted_languages(parsed: Parsed, needs: Needs, *others: str) -> list[str]:
 
 
 def usable_of(found: list[Runtime], wanted: list[str], needs: Needs) -> list[Runtime]:
-    """Those of the ``wanted`` languages that have a probe that is needed."""
+    """Those of the ``wanted`` languages that have a needed probe."""
     return [runtime for runtime in found if runtime.name in wanted and runtime.probes.intersection(
         needs(runtime.language))]
 
@@ -213,7 +214,7 @@ def either(names: list[str]) -> str:
 
 
 def _files_of_command(command: str) -> Iterator[str]:
-    """The program that a command runs, and libraries where its runtime may be."""
+    """The program that a command runs, and the libraries that may contain its runtime."""
     import shlex
     import shutil
     words = shlex.split(command)

@@ -39,11 +39,11 @@ class Specifier(Record):
 
     @property
     def entry_point(self) -> str:
-        """Of a probe at a function's return: the attach point of its entry."""
+        """For a probe at a function's return, the attach point of its entry."""
         return Specifier("p", self.place, self.name, "", self.parameters, "").attach_point
 
     def translate_expression(self, text: str) -> str:
-        """An expression in C with the names of the signature, as one of the language."""
+        """Translate a C expression with the names of the signature to the language."""
         return "".join(self._translate_word(word) for word in _split_words(text.replace("@user", "")))
 
     def _translate_word(self, word: str) -> str:
@@ -58,7 +58,7 @@ class Specifier(Record):
 
 
 def _split_words(text: str) -> Iterator[str]:
-    """Strings, names and single characters; STRCMP("x", y) as a comparison."""
+    """Split into strings, names and single characters; STRCMP("x", y) becomes a comparison."""
     while (found := re.search(r"\bSTRCMP\s*\(", text)) is not None:
         inside, behind = split_at_closing(text[found.end():])
         literal, _, value = inside.partition(",")
@@ -67,7 +67,7 @@ def _split_words(text: str) -> Iterator[str]:
 
 
 def split_at_closing(text: str) -> tuple[str, str]:
-    """What stands before the bracket that closes one opened before ``text``, and what after it."""
+    """The text before and after the bracket that closes one opened before ``text``."""
     depth = 1
     place = 0
     for word in _WORD.findall(text):
@@ -79,7 +79,7 @@ def split_at_closing(text: str) -> tuple[str, str]:
 
 
 def split_outside_brackets(text: str, separator: str) -> list[str]:
-    """The parts of ``text`` between separators that are in no string and no brackets."""
+    """The parts of ``text`` between separators outside of strings and brackets."""
     parts, depth = [""], 0
     for word in _WORD.findall(text):
         depth += (word in ("(", "[")) - (word in (")", "]"))
@@ -91,7 +91,7 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
 
 
 def read_specifier(text: str) -> Specifier:
-    """The probe that ``text`` begins with; UsageError if it is none."""
+    """The probe that ``text`` begins with; UsageError if there is none."""
     match = _HEAD.match(text.strip())
     if match is None:
         raise UsageError(f"'{text}' names no probe", [
@@ -115,7 +115,7 @@ def _parse_parameter(text: str) -> tuple[str, str]:
 
 
 def resolve_library(name: str) -> str:
-    """``c`` is libc; a path, or a program of PATH, is itself."""
+    """``c`` is libc; a path, or a program in PATH, stays as it is."""
     import shutil
     if "/" in name:
         return name

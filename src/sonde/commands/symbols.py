@@ -50,7 +50,7 @@ _ACTIONS = ("list", "take", "pack", "use", "drop")
 
 
 def main(parsed: Parsed) -> int:
-    """Do what is asked; the exit status."""
+    """Do what the words say; the exit status."""
     words = [*parsed.words[1:], *parsed.rest]
     action, names = (words[0], words[1:]) if words else ("list", [])
     if action not in _ACTIONS or action == "list" and names or action == "use" and len(names) != 1:
@@ -149,7 +149,7 @@ def _write_pack(build_ids: list[str], path: str) -> int:
 
 
 def _find_ids(wanted: list[str], known: list[str]) -> list[str]:
-    """Build ids of which these are the beginnings, each of one."""
+    """The build ids with these prefixes, each of which must match one."""
     found = []
     for text in wanted:
         matching = [digits for digits in known if digits.startswith(text.lower()) and text]

@@ -60,7 +60,7 @@ def main(parsed: Parsed) -> int:
 
 
 def build_script(named: dict[str, str], words: list[str]) -> str:
-    """The program for these networks; UsageError if they are none."""
+    """The program for these networks; UsageError if they are invalid."""
     if len(words) > 1:
         raise UsageError("tcpsubnet takes one list of networks", ["127.0.0.1/32,10.0.0.0/8"])
     texts = (words[0] if words else DEFAULT).split(",")

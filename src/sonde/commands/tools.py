@@ -1,4 +1,4 @@
-"""``sonde tools``: the shipped tools, a line for each."""
+"""``sonde tools``: the shipped tools, one line each."""
 
 from __future__ import annotations
 

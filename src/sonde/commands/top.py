@@ -64,7 +64,7 @@ def look_back(parsed: Parsed) -> int:
 
 
 def main(parsed: Parsed) -> NoReturn:
-    """Nothing was named that could be shown."""
+    """UsageError: nothing was named that could be shown."""
     from ..errors import UsageError
     raise UsageError(f"sonde {parsed.command or parsed.first} needs a script, a tool, or -e PROGRAM",
                      [f"sonde {parsed.command or parsed.first} --help explains"])

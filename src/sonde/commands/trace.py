@@ -1,4 +1,4 @@
-"""``sonde trace``: a line for each event of a probe, with a filter and a format, as bcc's trace has it."""
+"""``sonde trace``: a line for each event of a probe, with a filter and a format, like bcc's trace."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def build_script(named: dict[str, str], probes: list[str]) -> str:
 
 
 def _build_columns(named: dict[str, str]) -> tuple[list[str], str, list[str]]:
-    """The heads of the columns before the message, their format but for the last one's value, and their values."""
+    """The headings of the columns before the message, their format except for the last one's value, and their
+    values."""
     rows = [("elapsed", "TIME(s)", 15, "%-15s ", 'strftime("%s.%f", nsecs)') if "unix" in named else
             ("elapsed", "TIME(s)", 11, "%4lld.%06lld ", "elapsed / 1000000000, elapsed % 1000000000 / 1000"),
             ("timestamp", "TIME", 8, "%-8s ", 'strftime("%H:%M:%S", nsecs)'), ("print-cpu", "CPU", 3, "%-3d ", "cpu"),
@@ -129,7 +130,7 @@ def _build_filters(named: dict[str, str]) -> list[str]:
 
 
 def _parse_message(probe: Specifier) -> tuple[str, str, list[str]]:
-    """Condition, format and values of what stands after a probe."""
+    """Condition, format and values in the text after a probe."""
     condition, rest = "", probe.rest
     if rest.startswith("("):
         condition, rest = split_at_closing(rest[1:])

@@ -100,7 +100,7 @@ def _counted(runtime: Runtime) -> str:
 
 
 def _timed(runtime: Runtime, unit: str, divisor: int) -> str:
-    """A call within a call of the same method has its own time."""
+    """The clauses with times; a call within a call of the same method is timed separately."""
     language = runtime.language
     who = f"$who = (tid, {language.owner}, {language.method});"
     return runtime.clause(language.enter, f"{who} @depth[$who]++; @began[$who, @depth[$who]] = nsecs;") \

@@ -72,7 +72,7 @@ def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
 
 
 def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str, str]) -> str:
-    """What began is kept until it ends, in a map for each kind of collection."""
+    """The clauses of a collection: its begin is kept until it ends, in a map for each kind of collection."""
     kept = f"@began{place}"
     conditions = [f"$ns >= {number_option(named, 'least') * 1000000}"] if "least" in named else []
     if "filter" in named:

@@ -64,12 +64,12 @@ NOTES
 """
 
 BUDGET = "5%"  # of a service that nobody watches
-READER = 128 << 20  # bytes: the process that reads foreign files, of which an ordinary question takes 112 MiB
+READER = 128 << 20  # bytes: the process that reads foreign files; an ordinary question takes 112 MiB of it
 KERNEL = 64 << 20   # bytes charged to the service: programs and the verifier's work, page tables, sockets
-ELEMENT = 80        # bytes of the kernel's own beside the key and the value of a hash map's element
+ELEMENT = 80        # bytes of the kernel's own besides the key and the value of a hash map's element
 STATE = "/var/lib"
 TASKS = 32          # threads and processes: the session, the exporters', the reader
-# Options of a run that a service has too; the values of the second are files or folders.
+# Options of a run that a service takes too; the values of the second are files or folders.
 KEPT = ("flight", "when", "format", "warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature",
         "debuginfod")
 KEPT_PATHS = ("I", "include", "debuginfo", "traceable-functions")
@@ -83,7 +83,7 @@ PURPOSES = {
     "CAP_SYS_PTRACE": "what other users' processes map, for names in their stacks",
 }
 
-# Any script's, those of older kernels and runtimes, and what takes the reader of files its rights away.
+# For any script, for older kernels and runtimes, and for dropping the privileges of the reader of files.
 AGENT_CAPABILITIES = (*PURPOSES, "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETUID", "CAP_SETGID")
 
 UNIT = """\
@@ -233,7 +233,7 @@ def _refuse_what_is_not_lasting(parsed: Parsed) -> None:
 
 
 def most_memory(spec: ScriptSpec, own: int) -> int:
-    """Bytes that the whole service may hold (MemoryMax=), ``own`` of which are the tracer's (--memory)."""
+    """The memory limit of the whole service in bytes (MemoryMax=), ``own`` of which are the tracer's (--memory)."""
     from ..kernel.host import possible_cpus
     from ..runtime.ringbuf import ring_bytes
     total, cpus = own + READER + KERNEL, possible_cpus()
@@ -243,19 +243,19 @@ def most_memory(spec: ScriptSpec, own: int) -> int:
         else:
             value = each.value_size * (cpus if "percpu" in each.type else 1)
             total += each.max_entries * (each.key_size + value + (0 if "array" in each.type else ELEMENT))
-            if each.name == FLIGHT:  # of which a dump has a copy
+            if each.name == FLIGHT:  # which a dump copies
                 total += each.max_entries * value
     return (total + (1 << 20) - 1) >> 20 << 20
 
 
 def most_files(spec: ScriptSpec) -> int:
-    """Descriptors that it may have (LimitNOFILE=): an event and a link of each CPU for each attach point, at most."""
+    """Its limit of descriptors (LimitNOFILE=): at most an event and a link on each CPU for each attach point."""
     from ..kernel.host import possible_cpus
     return 1024 + 2 * possible_cpus() * sum([1 + len(program.attach) for program in spec.programs])
 
 
 def _requested_service(parsed: Parsed) -> list[str]:
-    """What the service does, as words of its command; the script is at the head of ``parsed.words`` then."""
+    """What the service does, as words of its command; puts the script at the head of ``parsed.words``."""
     from ..errors import UsageError
     from .export import requested_exports
     if not parsed.has("flight"):
@@ -274,7 +274,7 @@ def _flight_name(parsed: Parsed) -> str:
 
 
 def _export_arguments(asked: dict[str, str]) -> list[str]:
-    """Those of the export."""
+    """The arguments of the export."""
     found = []
     for name in ("prometheus", "otlp"):
         if name in asked:
@@ -285,7 +285,7 @@ def _export_arguments(asked: dict[str, str]) -> list[str]:
 
 
 def _run_arguments(parsed: Parsed) -> list[str]:
-    """Those of any run: paths made absolute, options before the script."""
+    """The arguments of any run: paths made absolute, options before the script."""
     found = []
     for name, text in parsed.named.items():
         found.append(f"--{name}={text}" if text != "true" else f"--{name}")
@@ -316,15 +316,15 @@ def _kept_options(parsed: Parsed) -> list[str]:
 
 
 def start_command() -> list[str]:
-    """How this Sonde is started."""
+    """The command that starts this Sonde."""
     path = os.path.abspath(sys.argv[0])
     if os.path.basename(path) == "sonde" and os.access(path, os.X_OK):
         return [path]
-    return [sys.executable, "-I", "-m", "sonde"]  # nothing of the working directory, or of an environment
+    return [sys.executable, "-I", "-m", "sonde"]  # nothing from the working directory or the environment
 
 
 def quote_word(word: str) -> str:
-    """A word of ExecStart=, as systemd.service(5) and systemd.syntax(7) have it."""
+    """A word of ExecStart=, quoted as in systemd.service(5) and systemd.syntax(7)."""
     word = word.replace("%", "%%").replace("$", "$$")
     if word and all(c.isascii() and c.isalnum() or c in "-_./:=@,+%[]" for c in word):
         return word
@@ -335,7 +335,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
 def escape_text(text: str) -> str:
-    """A text as part of one line of a unit, whatever is in it: what cannot be printed is written as its bytes."""
+    """Any text as part of one line of a unit: unprintable characters are written as their bytes."""
     return "".join([_ESCAPES.get(c) or (c if c.isprintable() else _as_bytes(c)) for c in text])
 
 
@@ -344,7 +344,7 @@ def _as_bytes(character: str) -> str:
 
 
 def needed_capabilities(spec: ScriptSpec) -> list[str]:
-    """The capabilities that a script needs, when its user owns nothing (measured on Linux 6.18)."""
+    """The capabilities that a script needs if its user has none (measured on Linux 6.18)."""
     kinds = {point.kind for program in spec.programs for point in program.attach}
     types = [field.type for site in spec.sites for field in site.fields]
     types += [type for named in spec.maps for type in (named.key, named.value) if type is not None]

@@ -57,7 +57,7 @@ def _needs(language: RuntimeProbes) -> tuple[str, ...]:
 
 
 def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -> str:
-    """The program for these options and runtimes; without any, for malloc()."""
+    """The program for these options and runtimes; without runtimes, for malloc()."""
     told = ", ".join(runtime.name for runtime in runtimes) or "c"
     clauses = [_made(runtime) for runtime in runtimes] or [
         "uprobe:libc:malloc\n/!has_cpid || pid == cpid/\n{ @objects[arg0] = count(); @bytes[arg0] = sum(arg0); }\n"]

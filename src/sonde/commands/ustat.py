@@ -1,4 +1,4 @@
-"""``sonde ustat``: what the runtimes of languages on this machine do, by process: calls, collections, objects ..."""
+"""``sonde ustat``: what the language runtimes on this machine do, by process: calls, collections, objects ..."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NOTES
 
 COLUMNS = {"method": "METHOD/s", "gc": "GC/s", "objnew": "OBJNEW/s", "cload": "CLOAD/s", "excp": "EXCP/s",
            "thread": "THR/s"}
-_PARTS = ("java", "jvm", *LANGUAGES)  # of the names of files in which a runtime may be
+_PARTS = ("java", "jvm", *LANGUAGES)  # in the names of files that may contain a runtime
 
 
 def main(parsed: Parsed) -> int:
@@ -92,7 +92,7 @@ def main(parsed: Parsed) -> int:
 
 
 def _of_this_machine(wanted: list[str]) -> list[Runtime]:
-    """The runtimes that any process uses now, but for this one."""
+    """The runtimes in use by any process except this one."""
     from ..kernel.binaries import mapped_files
     files = {file for pid in os.listdir("/proc") if pid.isdigit() for file in mapped_files(int(pid))
              if any(part in os.path.basename(file) for part in _PARTS)}
@@ -113,7 +113,7 @@ def _status(file: str) -> os.stat_result | None:
 
 
 def script(named: dict[str, str], runtimes: list[Runtime], every: int = 1, blocks: int = 0) -> str:
-    """The program for these options and runtimes. What no runtime has a probe for is a dash."""
+    """The program for these options and runtimes. What no runtime has a probe for is shown as a dash."""
     told = ", ".join(dict.fromkeys(runtime.name for runtime in runtimes))
     known = [what for what in COLUMNS
              if any(runtime.probes.intersection(_probes(runtime.language)[what]) for runtime in runtimes)]
@@ -166,7 +166,7 @@ def _needs(language: RuntimeProbes) -> list[str]:
 
 
 def _probes(language: RuntimeProbes) -> dict[str, tuple[str, ...]]:
-    """The probes of which each hit counts once, by column."""
+    """The probes whose hits are counted, by column."""
     return {"method": language.counts, "gc": tuple(each.begin for each in language.collections[:1]),
             "objnew": tuple(probe for probe, _, _ in language.objects), "cload": language.loads,
             "excp": language.thrown, "thread": language.threads[:1]}
