@@ -1,4 +1,4 @@
-"""The functions of the language, one family a file: a function's row, the rule of its type, and its lowering."""
+"""The functions of the language, one family per file: a function's row, the rule for its type, and its lowering."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def check_dump(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 
 def _lower_dump(lo: Lower, call: Call) -> None:
-    """Ask for a dump, unless one was asked for since user space has last set ``dump_asked`` back to 0."""
+    """Ask for a dump, unless one has been asked for since user space last reset ``dump_asked`` to 0."""
     if not lo.unit.options.flight:
         return
     asked, ask, held, on = lo.unit.global_word("dump_asked"), *[lo.b.block(name) for name in ("ask", "held", "asked")]
@@ -69,7 +69,7 @@ _NOT_SIGNALLING = {"probe": "{name}() can not be used for this probetype {type}"
 
 
 class Signal(Choice):
-    """The signal to be sent; None where only the program knows it."""
+    """The signal to send; None if it is known only at run time."""
 
     number: int | None
 
@@ -101,7 +101,7 @@ def _signal_sender(helper: int) -> Callable[[Lower, Call], None]:
 
 
 class UserWrite(Choice):
-    """How many bytes are written, and whether the value is the address of what is: a pointer into BPF memory."""
+    """How many bytes are written, and whether the value is the address of the data: a pointer into BPF memory."""
 
     length: int
     by_address: bool

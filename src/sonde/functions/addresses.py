@@ -1,4 +1,4 @@
-"""Addresses, and what lies at them."""
+"""Addresses, and what is at them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_kaddr(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 
 class Distance(Choice):
-    """What is added to an address that only the program knows."""
+    """What is added to an address known only at run time."""
 
     bytes: int
 
@@ -109,7 +109,7 @@ def _virtual_address(context: CheckContext, probe: Attach) -> int | None:
 
 
 def _lower_uaddr(lo: Lower, call: Call) -> Operand:
-    """Address of a symbol of the probed file, which follows from where the probe fired."""
+    """Address of a symbol in the probed file, derived from where the probe fired."""
     return lo.b.alu("add", tasks.traced_address(lo), choice_of(call, Distance).bytes)
 
 

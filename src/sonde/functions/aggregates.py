@@ -1,4 +1,4 @@
-"""What is only the value of a map: counts, sums, histograms.
+"""Functions that can only be the value of a map: counts, sums, histograms.
 
 Their lowering, an update of an element, is in compiler/lower/aggregates.py.
 """
@@ -54,7 +54,7 @@ def _aggregate_type(context: CheckContext, node: Call, kind: str, types: Types) 
     return Aggregate(kind, signed, 0, low, high - (high - low) % step, step)  # the last bucket is whole
 
 AGGREGATIONS = ("avg", "max", "min", "sum")
-MAX_INTERVALS = 1_000_000  # as the kernel bounds a per-CPU value: see MAX_PER_CPU
+MAX_INTERVALS = 1_000_000  # as the kernel limits a per-CPU value: see MAX_PER_CPU
 
 def _check_series(context: CheckContext, node: Call, signed: bool) -> Type | None:
     """tseries(n, interval, count[, agg])."""

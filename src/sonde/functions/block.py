@@ -1,4 +1,4 @@
-"""Block devices: where kernels of different age keep their disks."""
+"""Block devices: where different kernel releases keep their disks."""
 
 from __future__ import annotations
 

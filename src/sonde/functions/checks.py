@@ -1,4 +1,4 @@
-"""What is decided when compiling: assertions, parameters of the script, what the kernel has, types."""
+"""What is decided at compile time: assertions, parameters of the script, what the kernel has, types."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from ..types import (
 
 
 def _lower_nothing(lo: Lower, call: Call) -> None:
-    """Checked when compiling."""
+    """Nothing: it is checked at compile time."""
 
 
 def check_static_assert(context: CheckContext, node: Call, types: Types) -> Type | None:
@@ -132,7 +132,7 @@ def check_getopt(context: CheckContext, node: Call, types: Types) -> Type | None
 
 
 def _given_number(context: CheckContext, node: Call, name: str, given: str) -> Type | None:
-    """A number on the command line, with or without a sign, as 64 bits without one."""
+    """A signed or unsigned number on the command line, as unsigned 64 bits."""
     number = parse_integer(given.removeprefix("-"))
     wrong = "expects an integer (value: true)" if given == "" else f"invalid integer (value: {given})" \
         if number is None else f"value is out of range (value: {given})" if number >> 64 else ""
@@ -143,7 +143,7 @@ def _given_number(context: CheckContext, node: Call, name: str, given: str) -> T
 
 
 def _getopt_flag(node: Call, world: World, options: Options, config: Config) -> bool | None:
-    """The value of getopt("name") or getopt("name", false); None if it is no flag."""
+    """The value of getopt("name") or getopt("name", false); None if it is not a flag."""
     name, default = node.args[0], node.args[1] if len(node.args) > 1 else None
     if not isinstance(name, StrLiteral) or not (default is None or isinstance(default, BoolLiteral)):
         return None
@@ -212,13 +212,13 @@ def check_kfunc(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 
 class Ranges(Choice):
-    """Numbers, as ranges of which both ends are meant."""
+    """Numbers, as inclusive ranges."""
 
     ranges: list[tuple[int, int]]
 
 
 def check_one_of(context: CheckContext, node: Call, types: Types) -> Type | None:
-    """A constant where the number is one, or the list is empty."""
+    """Folded if the number is a constant, or the list is empty."""
     text = str(node.args[1].const)
     found = [_parse_range(word.strip()) for word in text.split(",") if word.strip()]
     spans = [span for span in found if span is not None]

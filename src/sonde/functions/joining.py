@@ -1,4 +1,4 @@
-"""Texts joined: of an array, printed or as a string, and one after the other."""
+"""Texts joined: those of an array, printed or as a string, and one after another."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _lower_join(lo: Lower, call: Call) -> None:
 
 # --- one text of several --------------------------------------------------------------------------------
 
-PATIENCE = 8  # passes after which a string that still grows is taken to feed itself
+PATIENCE = 8  # passes after which a string that still grows is assumed to feed itself
 
 def check_str_concat(context: CheckContext, node: Call, types: Types) -> Type | None:
     capacity = 1 + sum(type.capacity - 1 for type in types if isinstance(type, Str))
@@ -131,9 +131,9 @@ def _append_text(lo: Lower, whole: Mem, used: Reg, room: int, place: Mem, capaci
 
 @contextmanager
 def _remaining_room(lo: Lower, whole: Mem, used: Reg, room: int) -> Iterator[Mem]:
-    """Where the next text goes, if ``used`` is at most ``room``."""
+    """The place for the next text, if ``used`` is at most ``room``."""
     fits, on = lo.b.block("fits"), lo.b.block("on")
-    lo.b.branch("jle", used, room, fits, on)  # where it always is, the verifier wants it said
+    lo.b.branch("jle", used, room, fits, on)  # where it always is, the verifier needs the check
     lo.b.start(fits)
     yield Mem(lo.b.alu("add", lo.b.address(whole.base, whole.off), used))
     lo.b.jump(on)
@@ -141,7 +141,8 @@ def _remaining_room(lo: Lower, whole: Mem, used: Reg, room: int) -> Iterator[Mem
 
 
 def _advance_length(lo: Lower, used: Reg, length: Operand) -> None:
-    """By the characters of a text whose ``length`` counts its NUL; none could be read if it is negative."""
+    """Advance by the characters of a text whose ``length`` counts its NUL; a negative one means that nothing could be
+    read."""
     read, on = lo.b.block("read"), lo.b.block("grown")
     lo.b.branch("jsgt", length, 0, read, on)
     lo.b.start(read)
@@ -151,7 +152,7 @@ def _advance_length(lo: Lower, used: Reg, length: Operand) -> None:
 
 
 def check_str_join(context: CheckContext, node: Call, types: Types) -> Type | None:
-    """As long as str() makes them, so that one that was cut is marked as its are."""
+    """The result is as long as str()'s, so that one that was cut is marked in the same way."""
     return None if check_join(context, node, types) is None else Str(context.config.text_size)
 
 JOINED = 20  # strings that str_join() joins

@@ -190,7 +190,7 @@ def _lower_len(lo: Lower, call: Call) -> Operand:
         assert isinstance(stack.type, Stack)
         count = lo.b.function.reg("frames")
         lo.b.set(count, memory.read_scalar(lo, lo.place_value(stack).at(12), Int(32, False)))
-        long, on = lo.b.block("long"), lo.b.block("on")  # of the kernel's a few more are taken: see write_stack()
+        long, on = lo.b.block("long"), lo.b.block("on")  # a few more of the kernel's are taken: see write_stack()
         lo.b.branch("jle", count, stack.type.limit, on, long)
         lo.b.start(long)
         lo.b.set(count, stack.type.limit)
@@ -205,7 +205,7 @@ def _lower_len(lo: Lower, call: Call) -> Operand:
 
 
 def _count_elements(lo: Lower, name: str) -> Operand:
-    """bpf_for_each_map_elem with a callback that does nothing: it returns how many it visited."""
+    """bpf_for_each_map_elem() with a callback that does nothing: it returns how many elements it visited."""
     function = lo.add_function(f"visit{len(lo.program.functions)}", 4)
     with lo.building(FunctionState(function, outer=lo.state)):
         lo.b.exit(0)

@@ -38,7 +38,7 @@ from ..types import (
 
 
 class PrintedAddress(Choice):
-    """An address to be printed: its family is AF_INET or AF_INET6, 0 where only the program knows it (``af``)."""
+    """An address to be printed: its family is AF_INET or AF_INET6, 0 if known only at run time (``af``)."""
 
     family: int
     af: Expr | None
@@ -61,7 +61,7 @@ def check_ntop(context: CheckContext, node: Call, types: Types) -> Type | None:
         context.error("bad-argument", f"ntop() only supports int arguments ({given} provided)", node)
         return None
     if af is not None and isinstance(af.const, int):
-        family = af.const if af.const in (2, 10) else 0  # of other families nothing is printed
+        family = af.const if af.const in (2, 10) else 0  # nothing is printed for other families
     node.choice = PrintedAddress(family, af, address)
     return Inet()
 
@@ -164,7 +164,7 @@ CAPACITY = 2048  # bytes kept of a packet whose length is only known at run time
 LARGEST_PACKET = 65535
 
 class Packet(Choice):
-    """The most bytes of a packet that are kept."""
+    """The maximum number of bytes kept of a packet."""
 
     capacity: int
 
@@ -189,7 +189,7 @@ EINVAL, ENOSPC = 22, 28
 
 
 def lower_skboutput(lo: Lower, call: Call) -> Operand:
-    """The packet's bytes that lie in one piece (skb->data), from ``offset`` on; 0, or a negative error."""
+    """The linear part of the packet (skb->data), from ``offset`` on; 0, or a negative error."""
     capacity = choice_of(call, Packet).capacity
     skb, length, offset = call.args[1], lo.scalar_value(call.args[2]), lo.scalar_value(call.args[3])
     assert isinstance(skb.type, Pointer) and isinstance(skb.type.to, Struct)

@@ -59,7 +59,7 @@ def _parse_byte_class(text: bytes) -> frozenset[int]:
 
 
 def glob_matches(segments: list[Segment], text: bytes) -> bool:
-    """Whether a text matches a pattern: each piece is looked for as early as possible, the last at the end."""
+    """Whether a text matches a pattern: each piece is found as early as possible, the last at the end."""
     def segment_fits(segment: Segment, at: int) -> bool:
         return 0 <= at <= len(text) - len(segment) and all(text[at + i] in s for i, s in enumerate(segment))
     if not segment_fits(segments[0], 0):
@@ -139,7 +139,7 @@ def _branch_on_byte(lo: Lower, byte: Reg, allowed: frozenset[int], yes: BasicBlo
             lo.b.branch("jeq", byte, low, yes, more)
         else:
             above = lo.b.block("above")
-            lo.b.branch("jge", byte, low, above, no)  # ranges rise: below this one is outside all that follow
+            lo.b.branch("jge", byte, low, above, no)  # ranges ascend: below this one is outside all that follow
             lo.b.start(above)
             lo.b.branch("jle", byte, high, yes, more)
         lo.b.start(more)
@@ -147,7 +147,7 @@ def _branch_on_byte(lo: Lower, byte: Reg, allowed: frozenset[int], yes: BasicBlo
 
 
 def byte_ranges(allowed: frozenset[int]) -> list[tuple[int, int]]:
-    """A set of bytes as rising ranges, both ends included."""
+    """A set of bytes as ascending inclusive ranges."""
     found: list[tuple[int, int]] = []
     for byte in sorted(allowed):
         if found and found[-1][1] == byte - 1:

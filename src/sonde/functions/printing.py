@@ -135,7 +135,7 @@ def _check_print_map(context: CheckContext, node: Call, target: MapRef) -> Type 
 
 
 def _limits(context: CheckContext, node: Call) -> list[int] | None:
-    """How many keys are to be printed, and what values are divided by."""
+    """How many keys to print, and the divisor for values."""
     limits: list[int] = []
     for arg in node.args[1:]:
         given = context.check_expression(arg)
@@ -150,7 +150,8 @@ def _limits(context: CheckContext, node: Call) -> list[int] | None:
 
 
 def _check_print_element(context: CheckContext, target: MapRef) -> Type | None:
-    """One element of an aggregate: an integer for count and its like, for hist the tree keeps the Aggregate type."""
+    """Check one element of an aggregate: an integer for count and its like; for hist the tree keeps the Aggregate
+    type."""
     state = context.use_map(target)
     value = context.element_value(state, target)
     if value is None:
@@ -166,7 +167,7 @@ def _lower_print(lo: Lower, call: Call) -> None:
     target = call.args[0]
     if isinstance(call.choice, WholeMap):
         records.request_print(lo, call.choice)
-    elif isinstance(target, MapRef) and isinstance(target.type, Aggregate):  # user space merges what the CPUs have
+    elif isinstance(target, MapRef) and isinstance(target.type, Aggregate):  # user space merges the CPUs' values
         assert target.key is not None
         records.send_record(lo, "print", [target.key], data={"map": target.name})
     else:

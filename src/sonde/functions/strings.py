@@ -46,7 +46,7 @@ from ..types import (
 
 
 def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) -> int | None:
-    """Capacity asked for by argument ``at``: its constant up to ``most`` (max_strlen), else that; None if wrong."""
+    """Capacity requested by argument ``at``: its constant up to ``most`` (max_strlen), else ``most``; None if wrong."""
     most = most or context.config.max_strlen
     if len(node.args) <= at:
         return most
@@ -93,7 +93,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 
 def _shortened_type(node: Call) -> Str:
-    """The type of a constant str(), cut to the length that is given."""
+    """The type of a constant str(), truncated to the given length."""
     limit = node.args[1].const if len(node.args) > 1 else None
     text = str(node.const).encode("utf-8", "surrogateescape")[:limit if isinstance(limit, int) else None]
     node.const = text.decode("utf-8", "surrogateescape")
@@ -162,7 +162,7 @@ def _copy_text(lo: Lower, place: Mem, have: int, mem: Mem, type: Str, pad: bool)
 
 
 def _length_operand(lo: Lower, call: Call, type: Str) -> Operand:
-    """Bytes to read, the NUL included: a length known at run time, cut to the capacity."""
+    """Bytes to read, including the NUL: a length known at run time, limited to the capacity."""
     wanted = lo.scalar_value(call.args[1])
     size = lo.b.function.reg("size")
     lo.b.set(size, type.capacity)
@@ -277,7 +277,7 @@ def check_strncmp(context: CheckContext, node: Call, types: Types) -> Type | Non
 
 
 def lower_strncmp(lo: Lower, call: Call) -> Operand:
-    """0 if equal in so many characters, else 1."""
+    """0 if equal in this many characters, else 1."""
     result = lo.b.function.reg("differs")
     lo.select(result, lambda yes, no: _same_prefix(lo, call, yes, no), lambda: 0, lambda: 1)
     return result
@@ -311,7 +311,7 @@ def check_memcmp(context: CheckContext, node: Call, types: Types) -> Type | None
 
 
 def _lower_memcmp(lo: Lower, call: Call) -> Operand:
-    """0 if equal, else by how much the first byte that differs is more on the left, both with a sign."""
+    """0 if equal, else the difference of the first bytes that differ, left minus right, both signed."""
     given = call.args[2].const
     most = given if isinstance(given, int) else max([_compared_size(lo, side) for side in call.args[:2]])
     result = lo.b.function.reg("differs")
@@ -338,7 +338,7 @@ def _lower_memcmp(lo: Lower, call: Call) -> Operand:
 
 
 def _first_difference(lo: Lower, left: Reg, right: Reg) -> Operand:
-    """Of two words that differ: of their first bytes that do, how much the left one is more, both with a sign."""
+    """For two words that differ: the difference of the first bytes that do, left minus right, both signed."""
     found, byte = lo.b.block("found"), 0xff
     for _ in range(7):
         again = lo.b.block("again")
@@ -352,13 +352,13 @@ def _first_difference(lo: Lower, left: Reg, right: Reg) -> Operand:
 
 
 def _compared_size(lo: Lower, side: Expr) -> int:
-    """Bytes that may be compared of a value: what it has, or at an address as many as a string may have."""
+    """How many bytes of a value may be compared: all it has, or at an address as many as a string may have."""
     assert side.type is not None
     return lo.unit.config.max_strlen if isinstance(side.type, Pointer) else side.type.size
 
 
 def _copy_compared(lo: Lower, side: Expr, into: Mem, most: int, length: Operand | None) -> Mem:
-    """The first ``length`` bytes of a value (None: ``most``), or of what a pointer points to; after them zeros."""
+    """The first ``length`` bytes of a value (None: ``most``), or of what a pointer points to; zeros after them."""
     assert side.type is not None
     if isinstance(side.type, (Scalar, Tuple)) and not isinstance(side.type, Pointer):
         place = lo.temp(side.type.size)
@@ -380,7 +380,7 @@ def _copy_compared(lo: Lower, side: Expr, into: Mem, most: int, length: Operand 
 
 
 def lower_strstr(lo: Lower, call: Call) -> Operand:
-    """The index, or -ENOENT, as the kernel's own bpf_strstr() has it."""
+    """The index, or -ENOENT, like the kernel's own bpf_strstr()."""
     result = lo.b.function.reg("where")
     index: list[Operand] = []
     lo.select(result, lambda yes, no: index.append(_find_substring(lo, call, yes, no)), lambda: index[0],
