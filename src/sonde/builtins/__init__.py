@@ -1,4 +1,4 @@
-"""The builtins of the language, one family a file: a builtin's row, the rule of its type, and its lowering."""
+"""The builtins of the language, one family per file: a builtin's row, the rule for its type, and its lowering."""
 
 from __future__ import annotations
 

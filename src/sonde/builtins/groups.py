@@ -1,4 +1,5 @@
-"""Whom the current task works for: a container, a pod, a service. In the kernel each is the id of the control group."""
+"""What the current task belongs to: a container, a pod, a service. In the kernel each is the id of the control
+group."""
 
 from __future__ import annotations
 

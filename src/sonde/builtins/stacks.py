@@ -26,7 +26,7 @@ from ..types import (
     Type,
 )
 
-COST = 1200  # all frames are hashed, a round for each
+COST = 1200  # all frames are hashed, one round each
 
 
 def _stack_typer(user: bool) -> Callable[[CheckContext, Expr], Type]:
@@ -119,7 +119,7 @@ def _check_thread_stacks_call(context: CheckContext, node: Call) -> Type | None:
 
 
 def _check_limit(context: CheckContext, node: Call) -> int | None:
-    """The limit that is a call's only argument."""
+    """Check the limit, a call's only argument."""
     if len(node.args) > 1:
         context.error("arity", f"{node.name}() takes up to one argument ({len(node.args)} provided)", node)
         return None

@@ -37,13 +37,13 @@ class Namespace(Choice):
 
 
 class Task(Choice):
-    """Another task than the current one, by its task_struct."""
+    """A task other than the current one, by its task_struct."""
 
     task: Expr
 
 
 class Thread(Choice):
-    """Another thread than the current one, by its id."""
+    """A thread other than the current one, by its id."""
 
     pid: Expr
 
@@ -113,7 +113,7 @@ def _task_number(*path: str) -> Callable[[Lower, Reference], Operand]:
 
 
 def _locate_name(*path: str) -> Callable[[Lower, Reference], Mem | None]:
-    """Where the name of the task at the end of the path can be loaded from."""
+    """The place from which the name of the task at the end of the path can be loaded."""
     def locate(lo: Lower, node: Reference) -> Mem | None:
         if isinstance(node.choice, Thread):
             return None
@@ -122,7 +122,7 @@ def _locate_name(*path: str) -> Callable[[Lower, Reference], Mem | None]:
 
 
 def _write_name(*path: str) -> Callable[[Lower, Reference, Mem], None]:
-    """The name into memory of at least its 16 bytes."""
+    """Write the name into memory of at least its 16 bytes."""
     def write(lo: Lower, node: Reference, into: Mem) -> None:
         source = _locate_name(*path)(lo, node)
         if isinstance(node.choice, Thread):
@@ -137,7 +137,7 @@ def _write_name(*path: str) -> Callable[[Lower, Reference, Mem], None]:
 
 
 def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
-    """The name of the thread with that id: walk all of them, as only an iterator may in every kind of program."""
+    """The name of the thread with that id: walk all threads, which in every kind of program only an iterator may do."""
     struct = tasks.task_struct(lo)
     number, comm = struct.field("pid"), struct.field("comm")
     assert number is not None and comm is not None
