@@ -26,8 +26,8 @@ class Assembled(Record):
 
 def assemble(items: Iterable[Item], functions: Iterable[str] = (),
              long_jumps: Callable[[], bool] = lambda: False) -> Assembled:
-    """Resolve labels and encode; ``long_jumps()`` is asked if a jump is too long for an offset of 16 bits. Raises
-    SondeError when there are more long jumps than can be served without an instruction for them."""
+    """Resolve labels and encode; ``long_jumps()`` is called if a jump is too long for a 16-bit offset. Raises
+    SondeError if there are more long jumps than can be served without an instruction for them."""
     items = relax_jumps(list(items), long_jumps)
     labels, _ = label_positions(items)
     out: list[bytes] = []

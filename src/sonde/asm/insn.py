@@ -110,7 +110,7 @@ def atomic_exchange(op: str, base: int, off: int, src: int, size: int) -> Insn:
 
 
 def compare_exchange(base: int, off: int, src: int, size: int) -> Insn:
-    """Where memory is r0 it becomes ``src``; r0 = the old value; size 4 or 8."""
+    """If memory equals r0 it becomes ``src``; r0 = the old value; size 4 or 8."""
     return Insn(STX | SIZES[size] | ATOMIC, base, src, off, 0xF1)
 
 
@@ -120,7 +120,7 @@ def load_imm64(dst: int, imm: int) -> Insn:
 
 
 def map_fd(dst: int, name: str) -> Insn:
-    """``dst`` = the map, as helpers take it."""
+    """``dst`` = the map, as passed to helpers."""
     return Insn(LD | SIZES[8] | IMM, dst, PSEUDO_MAP_FD, map=name)
 
 
@@ -139,7 +139,7 @@ def jump(label: str) -> Insn:
 
 
 def jump_long(label: str) -> Insn:
-    """``gotol``: an offset of 32 bits; Linux 6.6."""
+    """``gotol``: a 32-bit offset; Linux 6.6."""
     return Insn(JMP32 | JMP_OPS["ja"], label=label)
 
 

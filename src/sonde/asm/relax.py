@@ -1,8 +1,8 @@
-"""Jumps that are further than 32,767 instructions away.
+"""Jumps to labels further than 32,767 instructions away.
 
-A jump's offset has 16 bits. Since Linux 6.6 there is one with 32, without a condition (``gotol``; instruction set v4).
-Before that a long way takes several jumps, from one island to the next: an island is a row of jumps, one for each
-distant label, and the program's own way leads around it.
+A jump's offset has 16 bits. Since Linux 6.6 there is an unconditional one with 32 (``gotol``; instruction set v4).
+Before that a long distance takes several jumps, from one island to the next: an island is a row of jumps, one for each
+distant label, and the program itself jumps around it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from .insn import JMP, JMP32, JMP_OPS, Insn, jump, jump_long
 
-Item = Insn | str  # an instruction, or a label that stands before the next one
+Item = Insn | str  # an instruction, or a label before the next one
 REACH = 32_767
 SPACING = 24_000  # instructions between islands; the rest of a jump's reach is for what islands and branches add
 INVERSE = {"jeq": "jne", "jne": "jeq", "jgt": "jle", "jle": "jgt", "jge": "jlt", "jlt": "jge",
@@ -40,7 +40,7 @@ def label_positions(items: list[Item]) -> tuple[dict[str, int], int]:
 
 
 def is_jump(insn: Insn) -> bool:
-    """A jump with an offset of 16 bits to a label."""
+    """Whether it is a jump with a 16-bit offset to a label."""
     return bool(insn.label) and insn.code & 7 in (JMP, JMP32) and insn.code & 0xF0 != JMP_OPS["call"] \
         and insn.code != JMP32 | JMP_OPS["ja"]
 
@@ -59,7 +59,7 @@ def far_jumps(items: list[Item], labels: dict[str, int], reach: int = REACH) -> 
 
 
 def _insert_long_jumps(items: list[Item]) -> list[Item]:
-    """A branch becomes its opposite, around a long jump. Each round makes others longer, until none is too long."""
+    """Replace a branch by its opposite, around a long jump. Each round makes others longer, until none is too long."""
     for round in range(100):
         far = far_jumps(items, label_positions(items)[0])
         if not far:
@@ -88,8 +88,8 @@ def _lengthen_jump(insn: Insn, jump: Insn, label: str) -> list[Item]:
 
 
 def _insert_islands(items: list[Item]) -> list[Item]:
-    """An island every SPACING instructions. A far jump goes to the island next to it in the label's direction, and
-    on from there; it goes to the label itself from the last one before it."""
+    """Insert an island every SPACING instructions. A far jump goes to the next island in the label's direction, and on
+    from there; the last island before the label jumps to the label itself."""
     labels, _ = label_positions(items)
     part = _part_numbers(items)
     home = {item: number for item, number in zip(items, part) if isinstance(item, str)}
@@ -120,7 +120,7 @@ def _island_label(label: str, island: int) -> str:
 
 
 def _part_numbers(items: list[Item]) -> list[int]:
-    """For each item the number of the part of the program that it is in."""
+    """For each item the index of the part of the program that it is in."""
     found, at = [], 0
     for item in items:
         found.append(at // SPACING)
