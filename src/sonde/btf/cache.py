@@ -1,7 +1,8 @@
-"""Files under the user's cache directory: written whole or not at all, and never needed.
+"""Files under the user's cache directory: written whole or not at all, and never required.
 
-What is in them decides which memory programs read. Only a folder that nobody else can write to is used, on whose way no
-other user's link or folder lies: with a HOME that is not the user's own (``sudo -E``) it is that of the password file.
+Their contents decide which memory programs read. So a folder is used only if nobody else can write to it, and no link
+or folder on the path to it is another user's: with a HOME that is not the user's own (``sudo -E``) it is that of the
+password file.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-LARGEST = 64 << 20  # bytes that are believed to be a cache
+LARGEST = 64 << 20  # the largest file that is accepted as a cache, in bytes
 
 
 def read_cache(name: str) -> bytes | None:
-    """What a file in the cache directory has; None if there is none that is the user's own."""
+    """The contents of a file in the cache directory; None if there is none that is the user's own."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = _use_folder(_open_cache_folder(), lambda folder: os.open(name, flags, dir_fd=folder))
@@ -49,7 +50,7 @@ def open_cached(name: str) -> int:
 
 
 def touch_cached(name: str) -> None:
-    """It is in use: others go before it."""
+    """Mark it as used, so that others are removed first."""
     try:
         _use_folder(_open_cache_folder(), lambda folder: os.utime(name, dir_fd=folder, follow_symlinks=False))
     except OSError:
@@ -66,7 +67,7 @@ def drop_cached(name: str) -> bool:
 
 
 def list_cached(prefix: str) -> list[tuple[str, int, float]]:
-    """(name, bytes, moment of its last use) of the files whose names begin so, those used last first."""
+    """(name, bytes, time of its last use) of the files whose names begin so, most recently used first."""
     try:
         found = _use_folder(_open_cache_folder(), lambda folder: _list_files(folder, prefix))
     except OSError:
@@ -75,8 +76,8 @@ def list_cached(prefix: str) -> list[tuple[str, int, float]]:
 
 
 def write_cache(name: str, parts: Iterable[bytes | bytearray | memoryview]) -> bool:
-    """Write a file in the cache directory whole or not at all (another process may be reading it); False if that is not
-    possible, or ``parts`` raises OSError."""
+    """Write a file in the cache directory whole or not at all (another process may be reading it); False if that is
+    impossible, or ``parts`` raises OSError."""
     try:
         _use_folder(_open_cache_folder(make=True), lambda folder: _write_whole(folder, name, parts))
     except OSError:
@@ -85,7 +86,7 @@ def write_cache(name: str, parts: Iterable[bytes | bytearray | memoryview]) -> b
 
 
 def thin_cache(prefix: str, most_files: int, most_bytes: int) -> None:
-    """Of the files whose names begin with ``prefix`` keep the newest: so many, of so many bytes in all."""
+    """Of the files whose names begin with ``prefix`` keep the newest, up to a number and a total size."""
     try:
         _use_folder(_open_cache_folder(), lambda folder: _remove_oldest(folder, prefix, most_files, most_bytes))
     except OSError:
@@ -93,7 +94,7 @@ def thin_cache(prefix: str, most_files: int, most_bytes: int) -> None:
 
 
 def _list_files(folder: int, prefix: str) -> list[tuple[int, int, str]]:
-    """(last change, bytes, name), the newest first."""
+    """(last change, bytes, name), newest first."""
     names = [name for name in os.listdir(f"/proc/self/fd/{folder}") if name.startswith(prefix)]
     return sorted([(made.st_mtime_ns, made.st_size, name) for name in names
                    for made in [os.stat(name, dir_fd=folder, follow_symlinks=False)]], reverse=True)
@@ -120,7 +121,7 @@ def _write_whole(folder: int, name: str, parts: Iterable[bytes | bytearray | mem
 
 
 def _use_folder(folder: int, use: Callable[[int], T]) -> T:
-    """What ``use`` makes of a folder's descriptor, which is closed then."""
+    """The result of ``use`` on a folder's descriptor, which is then closed."""
     try:
         return use(folder)
     finally:
@@ -132,7 +133,7 @@ def _open_cache_folder(make: bool = False) -> int:
     for base in _cache_bases():
         try:
             return open_private_folder(os.path.join(base, "sonde"), make)
-        except FileNotFoundError:  # but it could be made
+        except FileNotFoundError:  # but it could be created
             raise
         except OSError:
             continue
@@ -140,7 +141,7 @@ def _open_cache_folder(make: bool = False) -> int:
 
 
 def _cache_bases() -> Iterator[str]:
-    """Where it may be: as the environment has it, and for one who has another's environment as the system has it."""
+    """Where it may be: by the environment, and for a user with another's environment by the password file."""
     places = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".cache")]
     yield from filter(os.path.isabs, places)
     import pwd

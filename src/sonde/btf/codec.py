@@ -34,7 +34,7 @@ TRIPLE = struct.Struct("=III")
 
 
 class Header(Record):
-    """Where the sections lie, as offsets from the start of the blob."""
+    """Where the sections are, as offsets from the start of the blob."""
 
     types: int
     types_end: int
@@ -46,7 +46,7 @@ PIECE = 16384
 
 
 class Blob:
-    """The bytes of a BTF file, read piece by piece as they are needed; the file is not held open.
+    """The bytes of a BTF file, read piece by piece on demand; the file is not held open.
 
     (vmlinux's can be mapped from 6.16 on, but the kernel then sets up all of its 1,300 pages: 2.7 ms.)
     """
@@ -54,14 +54,14 @@ class Blob:
     def __init__(self, path: str, size: int) -> None:
         self._path = path
         self._size = size
-        self._bytes = mmap.mmap(-1, max(size, 1))  # zero pages: only those written to cost memory
+        self._bytes = mmap.mmap(-1, max(size, 1))  # zero pages: only those written to use memory
         self._have = bytearray(size // PIECE + 1)
 
     def __len__(self) -> int:
         return self._size
 
     def ensure_range(self, start: int, stop: int) -> mmap.mmap:
-        """The whole file's buffer, in which ``start`` to ``stop`` is valid. Raises EnvironmentProblem."""
+        """The whole file's buffer, valid from ``start`` to ``stop``. Raises EnvironmentProblem."""
         have, first = self._have, start // PIECE
         if not have[first] or stop - start > PIECE - start % PIECE:
             last = min((stop - 1) // PIECE + 1, len(have))
@@ -88,7 +88,7 @@ class Blob:
 
 
 def read_blob(path: str) -> Blob:
-    """A BTF file, not read yet; raises EnvironmentProblem if there is none."""
+    """A BTF file, not yet read; raises EnvironmentProblem if there is none."""
     try:
         return Blob(path, os.stat(path).st_size)
     except OSError as error:
@@ -184,17 +184,17 @@ _LINE_INFO = struct.Struct("=IIII")
 
 def build_program_btf(name: str, lines: list[Line],
                       functions: list[tuple[int, str]] | None = None) -> tuple[bytes, bytes, bytes]:
-    """What BPF_PROG_LOAD wants to know the script's lines: (BTF, func_info records, line_info records).
+    """What BPF_PROG_LOAD takes to know the script's lines: (BTF, func_info records, line_info records).
 
     The program is one function ``int name(void *ctx)``, or ``functions``: (first instruction, name) of itself and its
-    callbacks. ``lines`` ascend by instruction index; the kernel wants the first instruction of a
-    function to have a line, so the first entry is moved there and the others get that of the line before.
-    struct bpf_func_info is {insn_off, type_id}; struct bpf_line_info {insn_off, file_name_off, line_off,
-    line << 10 | column} (include/uapi/linux/bpf.h).
+    callbacks. ``lines`` ascend by instruction index; the kernel requires a line for the first instruction of a
+    function, so the first entry is moved there and the other functions get that of the line before. struct
+    bpf_func_info is {insn_off, type_id}; struct bpf_line_info {insn_off, file_name_off, line_off, line << 10 | column}
+    (include/uapi/linux/bpf.h).
     """
     writer = Writer()
     proto = writer.add_prototype(writer.add_integer("int", 4), [("ctx", writer.add_pointer(0))])
-    # STATIC would do; GLOBAL would make the verifier check the arguments by their BTF types.
+    # STATIC suffices; GLOBAL would make the verifier check the arguments by their BTF types.
     starts = sorted(functions or [(0, name)])
     places = [PAIR.pack(at, writer.add_function(_make_identifier(title), proto, FUNC_STATIC)) for at, title in starts]
     if lines:

@@ -7,7 +7,7 @@ from . import codec
 from .query import Btf, Raw
 
 _TAGS = {codec.STRUCT: "struct", codec.UNION: "union", codec.ENUM: "enum", codec.ENUM64: "enum"}
-LONGEST = 256 << 10  # characters of a definition, with what has no name of its own written out in it
+LONGEST = 256 << 10  # characters of a definition, with unnamed types written out in it
 WIDEST = 1 << 20     # bits of a hole
 _QUALIFIERS = {codec.CONST: "const", codec.VOLATILE: "volatile", codec.RESTRICT: "restrict"}
 
@@ -41,7 +41,7 @@ def _format_declarator(btf: Btf, type_id: int, inner: str, level: int) -> str:
 
 
 def _format_qualified(btf: Btf, raw: Raw, inner: str, level: int) -> str:
-    """A qualifier stands before a plain type, and after the star of a pointer."""
+    """A qualifier comes before a plain type, and after the star of a pointer."""
     word = _QUALIFIERS[raw.kind]
     if btf.skip_modifiers(raw.value, typedefs=False).kind == codec.PTR:
         return _format_declarator(btf, raw.value, f" {word} {inner}".rstrip(), level)
@@ -92,7 +92,7 @@ def _is_packed(btf: Btf, raw: Raw) -> bool:
 
 
 def _struct_layout(btf: Btf, raw: Raw) -> tuple[int, bool]:
-    """(alignment, packed) of a struct or union; kept, since structs nest deeply."""
+    """(alignment, packed) of a struct or union; cached, since structs nest deeply."""
     known = btf.layouts.get(raw.id)
     if known is None:
         align, packed = 1, False

@@ -1,7 +1,7 @@
-"""Where each type of a BTF blob lies, and which types bear a name: built by one walk, then kept on disk.
+"""Where each type of a BTF blob is, and which types have a name: built by one walk, then kept on disk.
 
-vmlinux has some 130,000 types, and Python needs 0.1 s to walk them. The walk's result is four flat
-tables, which the next start reads from the cache directory and searches in place.
+vmlinux has some 130,000 types, and Python needs 0.1 s to walk them. The result is four flat tables, which the next
+start reads from the cache directory and searches in place.
 
 File: magic, counts (u64 each), then the tables, each padded to 8 bytes::
 
@@ -73,7 +73,7 @@ def build_index(blob: Blob, header: Header, first: int = 1, base_string: Callabl
                 string_base: int = 0, name: str = "BTF") -> TypeIndex:
     """Walk the type section. For a split blob, ``base_string`` gives the strings below offset ``string_base``.
 
-    Raises EnvironmentProblem if the records do not make sense.
+    Raises EnvironmentProblem if the records are malformed.
     """
     data = blob.ensure_range(0, len(blob))
     kinds, offsets = bytearray(), array("I")
@@ -140,13 +140,14 @@ def load_or_build_index(blob: Blob, header: Header, key: str, first: int = 1,
 
 
 def module_key(base: str, blob: Blob) -> str:
-    """What tells a module's BTF from any other: the kernel's key and all that is in it. "" if it is not to be cached:
-    without a kernel's key, or so small that building takes no longer than looking for a file."""
+    """What distinguishes a module's BTF from any other: the kernel's key and its whole contents. "" if it is not to be
+    cached: without a kernel's key, or so small that building takes no longer than looking for a file."""
     return f"{base}-{crc32(blob.ensure_range(0, len(blob))):08x}-{len(blob):x}" if base and len(blob) >= SMALL else ""
 
 
 def kernel_key(header_bytes: bytes, size: int) -> str:
-    """What tells one kernel's BTF from another's: its header and size, the kernel's build id and its release."""
+    """What distinguishes one kernel's BTF from another's: its header and size, the kernel's build id and its
+    release."""
     try:
         with open("/sys/kernel/notes", "rb") as file:
             notes = file.read()
@@ -172,7 +173,7 @@ def _save_index(file: str, index: TypeIndex) -> None:
 
 
 def _load_index(file: str, header: Header, first: int) -> TypeIndex | None:
-    """The index in a cache file; None if there is none, or it cannot be of this blob."""
+    """The index in a cache file; None if there is none, or it cannot belong to this blob."""
     view = memoryview(read_cache(file) or b"")
     if len(view) < _HEAD.size:
         return None

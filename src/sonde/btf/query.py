@@ -1,4 +1,4 @@
-"""One BTF blob as sonde.types: found by name, converted once, struct members only when looked at."""
+"""One BTF blob as sonde.types: found by name, converted once, struct members only on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import codec
 from .codec import Blob, Header
 from .index import TypeIndex, build_index, kernel_key, load_or_build_index, module_key
 
-DEEPEST = 64  # types that lead to one another until something is reached that is neither a name nor a pointer
+DEEPEST = 64  # types that refer to one another until something other than a name or a pointer is reached
 AGGREGATES = frozenset((codec.STRUCT, codec.UNION))
 _ALIASES = codec.MODIFIERS | {codec.TYPEDEF}
 _MEMBER = codec.TRIPLE  # name_off, type, offset (with kflag: bit size << 24 | bit offset)
@@ -23,7 +23,7 @@ _ENUM64 = codec.TRIPLE
 
 
 class Raw:
-    """One record: ``value`` is its size or type id, ``at`` the place of what follows it in the blob.
+    """One record: ``value`` is its size or type id, ``at`` the offset of what follows it in the blob.
 
     (Not a Record: tens of thousands may be made.)
     """
@@ -51,14 +51,14 @@ class Btf:
     """A blob and, when it is a module's, the base whose ids and strings it continues.
 
     ``first`` is the id of its first own type and ``end`` the one after its last. ``key`` names it in the cache, "" if
-    it is not there.
+    it is not cached.
     """
 
     def __init__(self, blob: Blob, header: Header, index: TypeIndex, base: Btf | None = None, kernel: bool = True,
                  key: str = "") -> None:
         self.base = base
         self.key = key
-        self.numbered = kernel and base is None  # its ids are what the kernel means by ids
+        self.numbered = kernel and base is None  # its ids are those of the running kernel
         self.index = index
         self.first = index.first
         self.end = index.first + len(index)
@@ -69,8 +69,8 @@ class Btf:
         self._strings_end = header.strings_end
         self._string_base = base.string_size if base else 0
         self._converted: dict[int, Type] = {}
-        self._depth = 0  # of the conversion that is under way
-        self.layouts: dict[int, tuple[int, bool]] = {}  # ctext's notes
+        self._depth = 0  # of the conversion in progress
+        self.layouts: dict[int, tuple[int, bool]] = {}  # cached by ctext
 
     @property
     def string_size(self) -> int:
@@ -95,7 +95,7 @@ class Btf:
         return b""
 
     def string_at(self, offset: int) -> str:
-        """The same as text."""
+        """The same, as text."""
         return self.string_bytes(offset).decode("utf-8", "replace")
 
     def raw_type(self, type_id: int) -> Raw:
@@ -182,7 +182,7 @@ class Btf:
     # conversion
 
     def convert_type(self, type_id: int) -> Type:
-        """The type as sonde.types; a kind that is no value (function, void, section) becomes VOID."""
+        """The type as sonde.types; a kind without values (function, void, section) becomes VOID."""
         if type_id < self.first and self.base:
             return self.base.convert_type(type_id)
         known = self._converted.get(type_id)
@@ -192,7 +192,7 @@ class Btf:
 
     def _convert(self, type_id: int) -> Type:
         self._depth += 1
-        self._converted[type_id] = VOID  # what a type that holds itself finds: only corrupt BTF has one
+        self._converted[type_id] = VOID  # found by a type that contains itself: only corrupt BTF has one
         try:
             if self._depth > DEEPEST:
                 raise EnvironmentProblem(f"corrupt BTF: type {type_id} is a pointer to a pointer to a pointer ...")
@@ -211,7 +211,7 @@ class Btf:
         return found
 
     def size_of(self, type_id: int) -> int:
-        """Bytes of a type; 0 for void, functions and forward declarations."""
+        """Size of a type in bytes; 0 for void, functions and forward declarations."""
         return 0 if self.skip_modifiers(type_id).kind in (codec.VOID, codec.FUNC_PROTO,
                                                           codec.FUNC) else self.convert_type(type_id).size
 
@@ -306,7 +306,7 @@ def _make_field(btf: Btf, name: str, type_id: int, bits_at: int, bits: int) -> S
 
 
 def _convert_forward(btf: Btf, raw: Raw) -> Type:
-    """A struct that is only declared: looked up by name, since a module's BTF may hold what its base declares."""
+    """A struct that is only declared: looked up by name, since a module's BTF may define what its base declares."""
     kind = codec.UNION if raw.kflag else codec.STRUCT
     found = btf.find_id(raw.name, kind)
     return btf.convert_type(found) if found else Struct(raw.name, 0, tuple, raw.kflag, 0, 1)
