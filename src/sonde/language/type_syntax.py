@@ -26,8 +26,9 @@ _VALUE_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", 
 
 
 def normalise_base_type(words: list[str]) -> str:
-    """The canonical name for C's words for a base type: "long unsigned int" → "unsigned long"; "" if there is none. The
-    names are: char, signed char, short, int, long, long long, each also "unsigned ...", float, double.
+    """The canonical name for C's words for a base type: "long unsigned int" → "unsigned long"; "" if there is none.
+
+    The names are: char, signed char, short, int, long, long long, each also "unsigned ...", float, double.
     """
     counts = {word: words.count(word) for word in words}
     longs, unsigned = counts.pop("long", 0), counts.pop("unsigned", 0)
