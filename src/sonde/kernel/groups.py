@@ -64,7 +64,7 @@ class Groups:
         return belongs.name or told.name or belongs.container[:SHORT_ID]
 
     def place_of(self, group: int) -> GroupIdentity | None:
-        """What is known of a group now; None if it was never seen."""
+        """What is known about a group now; None if it was never seen."""
         known = self._places.get(group)
         if known is None:
             path = self._path_of(group)

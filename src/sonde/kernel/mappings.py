@@ -50,7 +50,7 @@ class Watcher(Protocol):
         """A process has mapped this."""
 
     def look_again(self) -> None:
-        """A moment has passed."""
+        """Some time has passed since the last call."""
 
 
 class Unseen(Protocol):
@@ -88,7 +88,7 @@ class MappingLog:
         self._read_at = 0.0  # the time of the last reading
 
     def start(self) -> None:
-        """Watch every process. Where the kernel does not let us, nothing is remembered."""
+        """Watch every process. If the kernel does not permit that, nothing is remembered."""
         flags = _MMAP | _COMM | _TASK | _WATERMARK | _ID_ALL | _MMAP2 | _COMM_EXEC
         if not self._open_rings(flags | _BUILD_ID):
             self._open_rings(flags)  # before Linux 5.12

@@ -1,7 +1,7 @@
 """What the compiler may ask, answered by the running kernel.
 
 Making a World costs nothing: everything is read on demand. "No such thing" is None or an empty
-list; EnvironmentProblem is raised where this machine does not let us look (no tracefs, no privileges).
+list; EnvironmentProblem is raised if that cannot be found out (no tracefs, no privileges).
 """
 
 from __future__ import annotations

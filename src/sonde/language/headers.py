@@ -30,7 +30,7 @@ class HeaderParser(FileParser):
 
     def parse_whole_header(self) -> None:
         """The header, by libclang if this reader does not understand all of it and the extra is installed. What clang
-        does not understand either stays as this reader has it."""
+        does not understand either stays as this reader found it."""
         from ..installed import how_to_add
         from . import libclang
         state, known = self._save_state(), len(self.diagnostics.items)

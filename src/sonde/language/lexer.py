@@ -114,7 +114,7 @@ class Lexer:
                 return [*tokens, ("eof", "", end, end)]
 
     def _predicate_goes_on(self, pos: int) -> bool:
-        """Whether a predicate goes on after the brace that ends at ``pos``: a block can be a part of it."""
+        """Whether a predicate continues after the brace that ends at ``pos``: it may contain a block."""
         rest = self.text[self.skip_trivia(pos):][:5]
         return rest[:1] in tuple("/)]&|=!<>+-*%^?:.,[") or rest[:4] == "else" and not rest[4:].isalnum()
 

@@ -6,7 +6,7 @@ held before.
 
 Layout of a block's data, little-endian numbers::
 
-    u32 records; u32 sites; then for each site: u32 site, u32 records of it
+    u32 records; u32 sites; then for each site: u32 site, u32 number of its records
     the order:    for each record the index of its site in that list, u16 (omitted if there is one site)
     the columns:  site after site, leaf after leaf: u32 bytes, then the column
 

@@ -1,4 +1,4 @@
-"""Expressions as Python code over the recorded columns of events: what the compiler makes of them for the kernel.
+"""Expressions as Python code over the recorded columns of events: the counterpart of the code compiled for the kernel.
 
 Numbers are as in the kernel: 64 bits, truncated to the width of their type wherever the compiler does so (see
 compiler/lower/arithmetic.py and expressions.py). What is refused here is left to :mod:`sonde.recording.execution`.

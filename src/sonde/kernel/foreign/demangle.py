@@ -1,4 +1,4 @@
-"""C++ (and older Rust) symbol names as people write them, by the C++ runtime's own demangler.
+"""C++ (and older Rust) symbol names as in source code, by the C++ runtime's own demangler.
 
 ``__cxa_demangle`` is part of the C++ ABI (its section 3.4) and in every C++ runtime library; one of these is loaded
 when the first mangled name is seen.

@@ -170,7 +170,7 @@ class JitMap(ForeignFile):
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """Its size in bytes."""
         return self.stamp[2]
 
     def _reopen_file(self) -> int:
