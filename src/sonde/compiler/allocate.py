@@ -1,8 +1,8 @@
 """Registers: liveness, then linear scan with holes (after Poletto and Sarkar, Wimmer and Mössenböck) over r1-r4 and
 r6-r9.
 
-r0 and r5 stay free as the emitter's temporaries: spilled values pass through them. A value that lives across
-a call must be in r6-r9 or in memory; any other may be in r1-r4 too.
+r0 and r5 stay free as the emitter's temporaries: spilled values pass through them. A value that is live across a call
+must be in r6-r9 or in memory; any other may be in r1-r4 too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How much the verifier has to look at: a guess, by which loops stay loops or become callbacks of bpf_loop().
+"""How much work the verifier has: an estimate, which decides whether loops stay loops or become callbacks of
+bpf_loop().
 
-A loop is followed round by round, with all the ways that lead through its body; it costs least when it runs. A callback
-is looked at until nothing new comes of it, however often it may run (check_helper_call() and is_state_visited() in
+A loop is followed iteration by iteration, with all the paths through its body; it costs least when it runs. A callback
+is verified until nothing new turns up, however often it may run (check_helper_call() and is_state_visited() in
 kernel/bpf/verifier.c).
 """
 

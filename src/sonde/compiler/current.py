@@ -1,7 +1,7 @@
-"""The current task without a call: the helper's calls become loads where the kernel says where the pointer lies.
+"""The current task without a call: calls of the helper become loads where the pointer's place is known.
 
-See :mod:`sonde.kernel.current_task`. What a CPU's word in the table does not tell, as for one that came online
-later, the helper does.
+See :mod:`sonde.kernel.current_task`. A CPU whose word in the table is empty, such as one that came online later, calls
+the helper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dominator tree of a function, in nearly linear time: an action may have a hundred thousand blocks."""
+"""A function's dominator tree, in nearly linear time: an action may have a hundred thousand blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IR with registers assigned to instructions."""
+"""From IR with registers assigned to instructions."""
 
 from __future__ import annotations
 

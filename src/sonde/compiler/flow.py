@@ -1,4 +1,4 @@
-"""Where values go: backwards from what uses them."""
+"""Where values go: backwards from their uses."""
 
 from __future__ import annotations
 

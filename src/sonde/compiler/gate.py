@@ -1,4 +1,4 @@
-"""Which clauses stand behind the gate of ``--budget``, and what becomes doubtful when it has been closed."""
+"""Which clauses are behind the gate of ``--budget``, and what becomes doubtful once it has been closed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Several clauses in one program.
 
-Clauses of one place run in the script's order, which the kernel keeps for some kinds of probe and turns round for
-others. And each entry costs: a raw tracepoint's program ten nanoseconds, and all system calls share two raw
-tracepoints, a uprobe far more. Clauses that fire together therefore become one program, in which the end of one is the
-beginning of the next. The context is all that they share; it is kept on the stack.
+Clauses at one place run in the script's order, which the kernel keeps for some kinds of probe and reverses for others.
+And each entry has a cost: ten nanoseconds for a raw tracepoint's program (and all system calls share two raw
+tracepoints), far more for a uprobe. Clauses that fire together therefore become one program, in which the end of one is
+the beginning of the next. They share only the context, which is kept on the stack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What legal IR is, executable: run after every pass in tests (and by ``SONDE_CHECK_IR=1``)."""
+"""An executable definition of legal IR: run after every pass in tests (and under ``SONDE_CHECK_IR=1``)."""
 
 from __future__ import annotations
 

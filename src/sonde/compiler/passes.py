@@ -1,8 +1,8 @@
-"""The passes over one program, in order, from what lowering leaves to what :mod:`.emit` takes.
+"""The passes over one program, in order, from the result of lowering to the input of :mod:`.emit`.
 
-A fact is what a pass makes true and later ones may not undo; :mod:`.legal` checks those that it knows. Values are
-numbered twice before the layout, for the first run folds what decides branches, and once more after it, for the bases
-of slots repeat.
+A fact is something that a pass makes true and later ones may not undo; :mod:`.legal` checks those that it knows. Values
+are numbered twice before the layout, because the first run folds what decides branches, and once more after it, because
+slots' base addresses repeat.
 """
 
 from __future__ import annotations

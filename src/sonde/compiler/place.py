@@ -1,8 +1,8 @@
 """Where slots live: small ones in the frame, large ones in the program's per-CPU scratch memory.
 
-The frame has 512 bytes for the main function and its callbacks together; scratch memory is an array map of
-one element with a part for each CPU. A program that can be preempted on its CPU (a uprobe) claims one of
-several parts instead, see ``lower/scratch``.
+The frame has 512 bytes for the main function and its callbacks together; scratch memory is an array map of one element
+with a part for each CPU. A program that can be preempted on its CPU (a uprobe) instead claims one of several parts; see
+``lower/scratch``.
 """
 
 from __future__ import annotations

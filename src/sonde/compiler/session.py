@@ -1,8 +1,8 @@
 """Entry and return of the same kernel functions in one program (kprobe.session, Linux 6.10).
 
-The kernel runs such a program twice for each call, and bpf_session_is_return() tells which time it is. One link and
-one hook per function do the work of two. The two programs that it is made of are kept: a kernel that refuses the one
-gets them.
+The kernel runs such a program twice for each call, and bpf_session_is_return() tells which of the two it is. One link
+and one hook per function do the work of two. The two programs that it is made of are kept, for a kernel that rejects
+the combined one.
 """
 
 from __future__ import annotations

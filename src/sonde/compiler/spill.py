@@ -1,7 +1,7 @@
 """Values that fit neither registers nor the frame move to the program's scratch memory.
 
-Only plain numbers may: of what lies in a map's memory the verifier knows nothing, so whatever becomes an address or a
-call's argument, or decides how often a loop runs, stays.
+Only plain numbers may: the verifier knows nothing about the contents of a map's memory, so whatever becomes an address
+or a call's argument, or decides how often a loop runs, stays.
 """
 
 from __future__ import annotations

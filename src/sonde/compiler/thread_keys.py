@@ -1,6 +1,6 @@
-"""Which maps have nothing but the current thread's id for a key: ``@start[tid] = nsecs`` and what belongs to it.
+"""Which maps have only the current thread's id as a key: ``@start[tid] = nsecs`` and what belongs to it.
 
-Their elements lie in slots; see :mod:`sonde.compiler.lower.threads`.
+Their elements are in slots; see :mod:`sonde.compiler.lower.threads`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What loops count up becomes unknown to the verifier, so that it does not walk every history of every number.
+"""Numbers that change in loops become unknown to the verifier, so that it does not follow every history of every
+number.
 
 ``for $i : 0..200 { if (...) { $n++; } }``: after each iteration $n may have another value, and the verifier, which
-knows constants exactly, would follow 2^200 ways. A number that decides neither how long the loop runs nor where
+tracks constants exactly, would follow 2^200 paths. A number that decides neither how long the loop runs nor where
 memory is accessed is therefore added to a word of memory that is always zero, which only we know.
 """
 

@@ -1,4 +1,4 @@
-"""Clauses that are ruled out before probes are looked for: by what the kernel has, by parameters not given."""
+"""Clauses ruled out before probes are looked for: by what the kernel has, by parameters not given."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What ``args`` is at the attach points of a kind, and which of them may share a program that reads arguments.
+"""What ``args`` is at a kind's attach points, and which of these may share a program that reads arguments.
 
-The functions here are columns of the table in :mod:`.providers`. A *layout* is a value that is equal where the
-arguments that a clause mentions are of one type and lie in one place.
+The functions here are columns of the table in :mod:`.providers`. Two *layouts* are equal where the arguments that a
+clause mentions have the same types and places.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the attach points of a script to programs: expansion, limits, and who can share a program."""
+"""From the attach points of a script to programs: expansion, limits, and which can share a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--by container``: a task's container, pod or service in the place of its name, wherever a script shows that."""
+"""``--by container``: a task's container, pod or service in place of its name, wherever a script shows that."""
 
 from __future__ import annotations
 

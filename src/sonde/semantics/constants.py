@@ -2,7 +2,7 @@
 
 ``AF_* SOCK_* IPPROTO_* SOL_* SO_* TCP_*`` come from Python's ``socket``, ``E*`` from ``errno``, ``SIG*`` from
 ``signal``, ``S_I* O_*`` from ``stat`` and ``os``; each module is imported only when a script uses such a name. The rest
-stands here, with the kernel header behind it.
+is here, each with its kernel header.
 """
 
 from __future__ import annotations

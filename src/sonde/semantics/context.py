@@ -1,4 +1,4 @@
-"""What one pass of the checker knows: variables in scope, maps, the program at hand, findings."""
+"""What one pass of the checker knows: variables in scope, maps, the current program, findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How types meet: promotion, assignment, reading aggregates, and the words for types in messages."""
+"""How types combine: promotion, assignment, reading aggregates, and the words for types in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""printf formats: splitting them into parts, and which types a conversion takes."""
+"""printf formats: splitting them into parts, and the types that a conversion accepts."""
 
 from __future__ import annotations
 

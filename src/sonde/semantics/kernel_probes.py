@@ -1,8 +1,8 @@
-"""Kernel functions: finding them, and choosing between kprobes and fentry where a kernel has but one of them.
+"""Kernel functions: finding them, and choosing between kprobes and fentry where a kernel has only one of them.
 
 A kprobe stops at an instruction and sees registers; fentry is called by the function and sees its arguments, typed,
-where the kernel's type information has the function. ``argN``, ``retval`` and arguments that fit a register are
-the same either way, so a kernel that lacks one of them serves the script by the other.
+where the kernel's type information has the function. ``argN``, ``retval`` and arguments that fit a register are the
+same either way, so on a kernel that lacks one of the two, the other serves the script.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Macros: calls are replaced by the body, as a block of its own, before anything is checked.
 
 ``macro name(a, $b, @c)``: ``a`` stands for an expression, ``$b`` for a variable, ``@c`` for a map of the caller. Other
-variables of the body are its own, whatever the caller has; other maps are refused.
+variables in the body are its own, whatever the caller has; other maps are refused.
 
-Functions of the language that are written in it are macros too, in ``stdlib/*.bt``: their rows name the file, which is
-read when a script uses one. Such macros may exist with several numbers of parameters, and what goes wrong in them is
-said of the call.
+Library functions written in the language itself are macros too, in ``stdlib/*.bt``: their rows name the file, which is
+read when a script uses one. Such macros may be overloaded by number of parameters, and errors in them are reported at
+the call.
 """
 
 from __future__ import annotations

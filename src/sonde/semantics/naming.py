@@ -1,4 +1,4 @@
-"""What a script's expressions and maps are called where their values become columns, labels or members."""
+"""The names of a script's expressions and maps where their values become columns, labels or members."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``for ($t : iter_task()) { ... }``: loops over objects of the kernel, by its open-coded iterators (Linux 6.7).
+"""``for ($t : iter_task()) { ... }``: loops over kernel objects, by open-coded iterators (Linux 6.7).
 
-They are in bpftrace's development branch, and may change: the configuration variable unstable_iter says what using one
-does.
+They are in bpftrace's development branch, and may change: the configuration variable unstable_iter says what happens
+when a script uses one.
 """
 
 from __future__ import annotations

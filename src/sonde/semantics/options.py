@@ -1,4 +1,4 @@
-"""What besides its text decides what a script means."""
+"""What else, besides its text, decides what a script means."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""In which order findings are shown: by the passes in which bpftrace would come upon them, then as they were found.
+"""The order in which findings are shown: by the passes in which bpftrace would find them, then as they were found.
 
-bpftrace ends with the first pass that finds an error, and people search for what is said first. Which pass finds what
-was seen by giving it pairs of faults.
+bpftrace stops after the first pass that finds an error, and people search for its first message. Which pass finds what
+was determined by giving it pairs of faults.
 """
 
 from __future__ import annotations

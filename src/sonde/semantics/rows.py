@@ -1,5 +1,5 @@
-"""What the checker knows of the language's functions and builtins: a row each, in the rooms :mod:`sonde.functions` and
-:mod:`sonde.builtins`."""
+"""What the checker knows about the language's functions and builtins: a row each, in the rooms :mod:`sonde.functions`
+and :mod:`sonde.builtins`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Kernel functions that people probe, and tracepoints that see the same: for kernels that cannot probe functions."""
+"""Kernel functions that people probe, and tracepoints that see the same events: for kernels that cannot probe
+functions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How large a program is: one that would take too long to compile is refused before anything is spent on it.
+"""How large a program is: one that would take too long to compile is refused before any time is spent on it.
 
-Counted are the parts of the syntax tree (a statement has three to six), once for each program that a clause makes and
-for each turn of an ``unroll``. It takes a second for some 5,000 of them, and a quarter less in small programs, for some
-passes of the compiler take longer for each operation of a large one.
+The parts of the syntax tree are counted (a statement has three to six), once for each program that a clause makes and
+for each iteration of an ``unroll``. Compiling some 5,000 of them takes a second, and a quarter less in small programs,
+because some passes of the compiler take longer per operation in a large one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions that a kernel has under another name: what the compiler made of them, and what they were renamed to."""
+"""Functions that a kernel has under another name: what the compiler turned them into, and what they were renamed to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checker hands to the compiler: the annotated tree and the tables that it found."""
+"""What the checker passes to the compiler: the annotated tree and the tables that it built."""
 
 from __future__ import annotations
 

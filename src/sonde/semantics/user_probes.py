@@ -7,7 +7,8 @@
     uprobe:path:cpp:"ns::f(int)"      a C++ function; without parentheses all of its overloads; with wildcards
     uprobe:path@file.c:line[:column]  where the code of a source line begins (also path:file.c:line)
 
-A place in no function, and a file without functions at all, take --unsafe: nobody can tell where instructions start.
+A place outside any function, or in a file without functions, needs --unsafe: there is no telling where instructions
+start.
 """
 
 from __future__ import annotations

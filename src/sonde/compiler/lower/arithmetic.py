@@ -1,4 +1,4 @@
-"""Arithmetic on scalars: what C means by it, division that cannot fail, numbers and pointers."""
+"""Arithmetic on scalars: as in C, with division that cannot fail, on numbers and pointers."""
 
 from __future__ import annotations
 

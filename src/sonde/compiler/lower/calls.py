@@ -1,4 +1,4 @@
-"""How the rows of functions and builtins are lowered: a way or several, by what is wanted of the value."""
+"""How the rows of functions and builtins are lowered: in one way or several, depending on the use of the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clocks."""
+"""Reading the clocks."""
 
 from __future__ import annotations
 

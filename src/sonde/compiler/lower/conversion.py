@@ -1,4 +1,4 @@
-"""Values that lie in memory, as another type."""
+"""Converting values in memory to another type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The state of lowering one program, and what every other module of this folder builds on.
+"""The state of lowering one program, on which every other module of this folder builds.
 
 A scalar expression becomes an operand (register or constant) that holds its canonical 64-bit value: sign- or
-zero-extended from its type. Anything larger is either *located* in memory where it already lies, or written
-*into* memory that the caller provides: keys, map values and event records are built in place.
+zero-extended from its type. Anything larger is either *located* in memory where it already is, or written *into* memory
+that the caller provides: keys, map values and event records are built in place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Records in flight memory: each CPU writes into a region of its own, over what is oldest, and nobody reads along.
+"""Records in flight memory: each CPU writes into its own region, over the oldest records, and nothing reads along.
 
-Who writes on a CPU may be interrupted by another program that writes there, and one that can be preempted also stands
-still while others go round the whole region. Places are therefore handed out by one atomic addition, and ``writers``
-tells who is alone: he notes as ``settled`` where the head stood, for all records before that are complete. Who is not
-alone gets no place that lies a region further than that, less a segment: there somebody may still be writing. Reading
-is described in runtime/flight.py, the layout in spec.py.
+A writer may be interrupted by another program that writes on the same CPU, and one that can be preempted may also stand
+still while others go round the whole region. Space is therefore reserved by one atomic addition, and ``writers`` tells
+a writer whether it is alone: if so, it notes the head as ``settled``, since all records before it are complete. A
+writer that is not alone is refused space a region further than that, less a segment: another may still be writing
+there. Reading is described in runtime/flight.py, the layout in spec.py.
 """
 
 from __future__ import annotations

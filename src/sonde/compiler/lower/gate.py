@@ -1,8 +1,8 @@
 """The gate of ``--budget``, between a clause's predicate and its action: a few instructions while it is open.
 
 Each CPU has a purse of runs in its own cache line. An empty one is filled from the allowance that user space sets,
-``PURSE`` runs at a time, so that CPUs rarely meet there; whoever finds nothing left closes the gate, for all programs
-at once. Nobody opens it but user space: a tracer that gets no CPU time does not let events through.
+``PURSE`` runs at a time, so that CPUs rarely collide there; a program that finds nothing left closes the gate, for all
+programs at once. Only user space opens it: a tracer that gets no CPU time lets no events through.
 """
 
 from __future__ import annotations

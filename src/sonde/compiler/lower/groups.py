@@ -1,7 +1,7 @@
-"""The control group of the current task, and whether that is a part of a container, pod or service.
+"""The control group of the current task, and whether it is part of a container, pod or service.
 
-Programs cannot read names. The map ``__groups`` has the answers by group, one bit for each question; those of the
-groups that were there when the script began also lie in memory that is read without a call. See spec.py.
+Programs cannot read names. The map ``__groups`` has the answers by group, one bit for each question; those for groups
+that existed when the script started are also in memory that is read without a call. See spec.py.
 """
 
 from __future__ import annotations

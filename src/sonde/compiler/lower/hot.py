@@ -1,11 +1,11 @@
-"""Hot elements: what each CPU has counted of the keys that it met first, in memory instead of the kernel's hash.
+"""Hot elements: what each CPU has counted for the keys that it met first, in memory instead of the kernel's hash.
 
-Finding an element of a per-CPU hash takes the kernel 26 to 40 ns, adding to it two. So each CPU has a small table of
-its own, in which a key has one place. A key that finds its place taken by another, and each key's first event, goes
-to the hash; only a key that is there may take its place in the table, so that the hash has all keys, and as many as
-the map may have. Whoever reads the map adds both up. The layout is in spec.py.
+Finding an element in a per-CPU hash takes the kernel 26 to 40 ns, adding to it two. So each CPU has a small table of
+its own, in which a key has one place. A key that finds its place taken by another, and each key's first event, goes to
+the hash; only a key that is there may take its place in the table, so that the hash has all keys, and no more than the
+map may have. Readers of the map add both up. The layout is in spec.py.
 
-A place is taken once, for good: nothing here can be lost, and maps that the script empties are without such a table.
+A place is taken once, for good: nothing here can be lost, and maps that the script empties have no such table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""iter: the context is a struct of the kernel's that points to the object at hand."""
+"""iter: the context is a kernel struct that points to the current object."""
 
 from __future__ import annotations
 

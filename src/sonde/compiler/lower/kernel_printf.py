@@ -1,4 +1,4 @@
-"""The kernel's own printf: for the trace pipe, and for what is read from a pinned iterator."""
+"""The kernel's own printf: for the trace pipe, and for the output of pinned iterators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Keys of maps: their bytes, built in place, and the two maps that a map keyed by long strings really is.
+"""Map keys: their bytes, built in place, and the two maps behind a map keyed by long strings.
 
-The kernel hashes and compares all bytes of a key, and the bytes of a string's capacity are many: 1,024 take it
-some 350 ns. Most strings are short. So a map whose key holds strings of more than 64 bytes has a companion for the keys
-in which every string is shorter than that, with 64 bytes for each; user space reads both as one map.
+The kernel hashes and compares all bytes of a key, and a string's capacity is many bytes: 1,024 take it some 350 ns.
+Most strings are short. So a map whose key holds strings of more than 64 bytes has a companion for the keys in which
+every string is shorter than that, with 64 bytes for each; user space reads both as one map.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where values lie: members, elements, what pointers point to."""
+"""Where values are: members, elements, what pointers point to."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""``for`` loops, and ``while`` loops whose end cannot be seen. Over a map, over ranges that are long or not known when
-compiling, and where there is too much in it for the verifier to look at it again and again (:mod:`..cost`), the body
+"""``for`` loops, and ``while`` loops whose end cannot be seen. Over a map, over ranges that are long or unknown at
+compile time, and where the body is too much for the verifier to follow again and again (:mod:`..cost`), the body
 becomes a callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); see :mod:`.state` for how it
 reaches the program's variables.
 """

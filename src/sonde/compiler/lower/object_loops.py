@@ -1,4 +1,4 @@
-"""Loops over objects of the kernel: NAME_new(), NAME_next() until NULL comes, NAME_destroy() on every way out."""
+"""Loops over kernel objects: NAME_new(), NAME_next() until it returns NULL, NAME_destroy() on every way out."""
 
 from __future__ import annotations
 

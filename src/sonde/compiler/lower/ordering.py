@@ -1,4 +1,4 @@
-"""The order of evaluation, where it can be seen."""
+"""The order of evaluation, where it is observable."""
 
 from __future__ import annotations
 

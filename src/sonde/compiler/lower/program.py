@@ -1,4 +1,4 @@
-"""One planned program to IR."""
+"""From one planned program to IR."""
 
 from __future__ import annotations
 

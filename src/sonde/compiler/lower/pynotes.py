@@ -1,4 +1,4 @@
-"""What is noted of a Python stack that is new: its frames, and the texts of their code."""
+"""What is noted about a new Python stack: its frames, and the strings of their code objects."""
 
 from __future__ import annotations
 

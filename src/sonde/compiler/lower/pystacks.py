@@ -1,10 +1,10 @@
-"""Python's stacks: the frames of the interpreter in whose code the current thread is, found in its memory.
+"""Python's stacks: the frames of the interpreter that the current thread is running, found in its memory.
 
-What the interpreter of the running program looks like says an element of ``__pyimages`` (:mod:`sonde.cpython`), which
-user space fills in. A stack is a row of *frame ids*: hashes of which code object it is and how far it has come in it.
-They are stored as the addresses of other stacks are. When a stack is new, its frames are noted in ``__pyframes``, and
-the texts of code objects that were not yet seen (file, name, table of lines) in ``__pytexts``: at that moment they are
-in use by this very thread, so that they are what they were when the stack was taken.
+An element of ``__pyimages`` (:mod:`sonde.cpython`), which user space fills in, describes the running program's
+interpreter. A stack is a list of *frame ids*: hashes of a frame's code object and of how far it has run. They are
+stored like the addresses of other stacks. When a stack is new, its frames are noted in ``__pyframes``, and the strings
+of code objects not yet seen (file, name, line table) in ``__pytexts``: at that moment this very thread is using them,
+so they are still what they were when the stack was taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Of a Python interpreter's threads the current one, and its innermost frame."""
+"""The current thread among a Python interpreter's threads, and its innermost frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk through an interpreter's memory: what its functions share, and its working memory."""
+"""Walking through an interpreter's memory: what its functions share, and the working memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Looking for a text in a text: strstr(), strcontains(), and the stars of patterns.
+"""Searching strings: strstr(), strcontains(), and the stars of patterns.
 
 The first positions are tried in a loop, which is fastest and enough for most strings; all others by a callback of
-bpf_loop(), of which the verifier follows one call and not thousands. What a callback has to remember it keeps in
-scratch memory, of whose contents the verifier knows nothing.
+bpf_loop(), of which the verifier follows one call and not thousands. A callback keeps what it must remember in scratch
+memory, whose contents the verifier does not track.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""tseries(): a ring of intervals per CPU, brought up to date by whoever writes into it."""
+"""tseries(): a ring of intervals per CPU, brought up to date by each write."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is known while one BPF function is built: the program itself, a function of the script, or a callback.
+"""State while one BPF function is built: the program itself, a function of the script, or a callback.
 
-A callback reaches the variables of the function around it through a piece of that function's stack frame, which also
-says how a callback ended the loop or more than that:
+A callback reaches the variables of the enclosing function through a piece of that function's stack frame, which also
+says how a callback ended the loop, or more than the loop:
 
     +0  the program's context   +8  0, or ENDING, BROKEN, RETURNING   +16 ...  shared variables
 """

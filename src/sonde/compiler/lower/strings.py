@@ -1,6 +1,6 @@
 """Strings: into memory, and equality. A string is NUL-terminated within its capacity.
 
-What looks at many characters is in :mod:`.words` (equality, length) and :mod:`.search`.
+Code that looks at many characters is in :mod:`.words` (equality, length) and :mod:`.search`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The script's own functions (``fn``): each becomes a BPF function of the program that calls it.
 
-Numbers and pointers are passed in registers, anything else as the address of a copy; the address where a result that
-is no number shall be written comes after the arguments. A function that needs the program's context, or may end the
-program, gets the caller's frame too, last of all (see :mod:`.loops` for what is in it).
+Numbers and pointers are passed in registers, anything else as the address of a copy; the address at which to write a
+result that is not a number comes after the arguments. A function that needs the program's context, or may end the
+program, also gets the caller's frame, last of all (see :mod:`.loops` for what is in it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The task that is running, the CPU, and where the probe was set: what builtins are made of."""
+"""The current task, the CPU, and the probe's location: what builtins are made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings as bytes: constants, capacities, and copies that plain loads reach."""
+"""Strings as bytes: constants, capacities, and copies that plain loads can reach."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Slots: elements of a map that is keyed by the current thread's id, in memory instead of the kernel's hash.
+"""Slots: elements of a map keyed by the current thread's id, in memory instead of the kernel's hash.
 
-A latency is an element that is made, found and deleted for each call, which takes the kernel's hash 190 ns (see
-docs/performance.md). Here most elements lie in slots of an mmapable array, a thread's being found by multiplication. A
-slot has one thread at a time, and an element is either in its thread's slot or, where another thread has that, in the
-hash; the slot counts those. The layout is in spec.py.
+Measuring a latency makes, finds and deletes an element for each call, which takes the kernel's hash 190 ns (see
+docs/performance.md). Here most elements are in slots of an mmapable array, where a thread's slot is found by
+multiplication. A slot has one thread at a time, and an element is either in its thread's slot or, where another thread
+has that, in the hash; the slot counts those. The layout is in spec.py.
 
-Nobody but the thread itself, and what interrupts it, looks for its key. So what races is only taking a slot (an atomic
+Only the thread itself, and what interrupts it, looks for its key. So the only races are taking a slot (an atomic
 exchange decides) and giving it back (the same). The idle tasks of all CPUs share the id 0: theirs is in the hash.
 
 The map holds as many elements as it would without slots: each is paid for from a purse, the CPU's own or, if that is

@@ -1,7 +1,8 @@
-"""Which file an address of the current task belongs to, by its memory map: a maple tree (include/linux/maple_tree.h).
+"""The file that an address of the current task belongs to, from its memory map: a maple tree
+(include/linux/maple_tree.h).
 
-A node of it has 256 bytes: its parent, pivots, slots. A pivot is the last address that the slot beside it is for; the
-last slot has none. The address of a node has its type in bits 3 to 6; leaves have mappings in their slots.
+A node has 256 bytes: its parent, pivots, slots. A pivot is the last address covered by the slot beside it; the last
+slot has none. The address of a node has its type in bits 3 to 6; leaves have mappings in their slots.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules of machines on which a call leaves the return address in a register (aarch64): see :mod:`sonde.unwinding`.
 
-The function that was called stores it where it likes, most often above the frame pointer: the two are a frame record.
-Until then, and in functions that call nothing, it is still there; of callers' frames that cannot be. The kernel's code
-to which signal handlers return has no table, and is told by its instructions.
+The called function stores it where it likes, usually above the frame pointer: the two are a frame record. Until then,
+and in leaf functions, it is still in the register; in callers' frames it cannot be. The kernel's code to which signal
+handlers return has no table, and is recognised by its instructions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """User stacks by unwind tables: see :mod:`sonde.unwinding`.
 
-A callback of bpf_loop() finds one frame's caller at each call. What it knows lies in working memory: the registers that
-matter, the mappings that were found last, and what has been read.
+A callback of bpf_loop() finds one frame's caller at each call. Its state is in working memory: the registers that
+matter, the mappings found last, and what has been read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""usdt: arguments are where the program's compiler said."""
+"""usdt: arguments are where the program's compiler put them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scratch variables: in a register, or in memory where something has to reach them there."""
+"""Scratch variables: in a register, or in memory where something must reach them there."""
 
 from __future__ import annotations
 

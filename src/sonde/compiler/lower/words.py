@@ -1,9 +1,9 @@
 """Eight characters at a time: equality and length of strings, equality of any bytes.
 
 A word has a zero byte if ``z = (w - 0x0101...) & ~w & 0x8080...`` is not 0, and the lowest bit of z is in the first one
-(Hacker's Delight, 6-1). Beside needing an eighth of the steps this is an eighth of the ways for the verifier to follow.
-Beyond the first BLOCK bytes of something long a callback of bpf_loop() compares BLOCK bytes at each call, since the
-verifier looks at a callback until nothing new comes of it, and at a loop as often as it runs.
+(Hacker's Delight, 6-1). Besides taking an eighth of the steps, this gives the verifier an eighth of the paths to
+follow. Beyond the first BLOCK bytes of something long, a callback of bpf_loop() compares BLOCK bytes at each call,
+since the verifier follows a callback until nothing new turns up, and a loop as often as it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values into memory."""
+"""Writing values into memory."""
 
 from __future__ import annotations
 
