@@ -1,4 +1,4 @@
-"""Commands of system(): run one after the other, their output handed on, none of them longer than the run."""
+"""Commands of system(): run one after another, their output passed on, none outliving the run."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ For ``"%d %s %llu\n"`` the generated source is, in essence::
         a0, a1, a2 = unpack(b, o)
         return b"%d %s %d\n" % (a0, a1.partition(Z)[0], a2)
 
-C's rules for integers are applied when the code is generated, not per event: an argument is as wide as its
-length modifier says (no modifier: 32 bits), so the low bytes of the field are unpacked with the sign of the
-conversion. Flags are those of C++'s streams, which bpftrace writes to: ``0`` fills whatever is narrower on its outer
-side, also texts and what has a sign, and a precision means nothing (but ``%.0s`` prints nothing: what an option hides).
+C's rules for integers are applied when the code is generated, not per event: an argument is as wide as its length
+modifier says (no modifier: 32 bits), so the low bytes of the field are unpacked with the signedness of the conversion.
+Flags are those of C++'s streams, which bpftrace writes to: ``0`` pads on the outer side, also strings and signed
+numbers, and a precision is ignored (but ``%.0s`` prints nothing: for what an option hides).
 """
 
 from __future__ import annotations

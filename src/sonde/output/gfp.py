@@ -1,4 +1,4 @@
-"""Names of the kernel's allocation flags, for printf's ``%gr`` (much as the kernel's own ``%pGg``)."""
+"""Names of the kernel's allocation flags, for printf's ``%gr`` (much like the kernel's own ``%pGg``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look for all drawings and pages: fonts, colours as variables of CSS for light, dark and paper, and scripts."""
+"""One look for all drawings and pages: fonts, colours as CSS variables for light, dark and paper, and scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did not get through, said where it matters: events by probe, map updates and other failures by script line."""
+"""What was lost, reported where it matters: events by probe, map updates and other failures by script line."""
 
 from __future__ import annotations
 

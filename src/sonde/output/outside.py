@@ -1,4 +1,4 @@
-"""What printing a script's events does beyond the output: files and counters that it reads, commands, packets."""
+"""Side effects of printing a script's events: files and counters read, commands, packets."""
 
 from __future__ import annotations
 

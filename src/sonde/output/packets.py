@@ -1,7 +1,7 @@
 """Packets to files that every network tool reads (pcap: draft-ietf-opsawg-pcap).
 
-skboutput() needs no --unsafe. So a script can harm no file by it: it makes new files, and replaces the caller's earlier
-captures, nothing else.
+skboutput() needs no --unsafe. So a script can harm no file with it: it creates new files, and replaces the caller's
+earlier captures, nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A bar for work that takes a while: on standard error, only if that is a terminal, and gone when something is said."""
+"""A bar for work that takes a while: on standard error, only if that is a terminal, and removed before other
+messages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Lines of a tool's table as objects, for ``-f json``: one generic rule instead of a second printf.
 
-A line that a tool prints consists of *cells*: what stands between blanks, commas and colons of the printf's format.
-A line whose cells are all names of columns that the tool explains is a heading; each later line with as many cells is a
-row, an object by column. So ``printf("%-7d %s:%d\\n", ...)`` under the heading ``PID ADDR:PORT`` gives
+A line that a tool prints consists of *cells*, separated by the blanks, commas and colons in the printf's format. A line
+whose cells are all names of columns that the tool explains is a heading; each later line with as many cells is a row,
+an object with a member for each column. So ``printf("%-7d %s:%d\\n", ...)`` under the heading ``PID ADDR:PORT`` gives
 ``{"PID": 1, "ADDR": "::1", "PORT": 80}``. Without a heading the explained columns themselves name the cells.
 """
 

@@ -1,4 +1,4 @@
-"""Units, by what maps are called: ``@usecs``, ``@wait_ms``, ``@tx_bytes``."""
+"""Units, from the names of maps: ``@usecs``, ``@wait_ms``, ``@tx_bytes``."""
 
 from __future__ import annotations
 

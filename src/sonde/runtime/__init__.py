@@ -1,1 +1,1 @@
-"""A spec at work: maps, programs, links, ring buffers, sessions."""
+"""Running a spec: maps, programs, links, ring buffers, sessions."""

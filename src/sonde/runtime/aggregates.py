@@ -1,4 +1,4 @@
-"""What the map value functions collected, as Python values that draw themselves as bpftrace does.
+"""What the map value functions collected, as Python values that print themselves as bpftrace does.
 
 ``aggregate_value`` turns the words of an Aggregate (types.py), summed over the CPUs, into an int (count, sum,
 min, max, avg), a ``Stats``, a ``Histogram``, a ``LinearHistogram`` or a ``Series``.

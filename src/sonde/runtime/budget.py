@@ -1,13 +1,13 @@
-"""``--budget``: keeps what a script's programs take within a share of one CPU's time.
+"""``--budget``: keeps a script's programs within a share of one CPU's time.
 
 An account in nanoseconds is credited with the share as time passes and debited with what the programs took: the
-kernel's run times, what it spends around each run (see floor.py), and what this keeper itself takes. There are two
-ways to spend less. Behind a closed *gate* (see spec.Gate) events are only counted. Where even that is more than half of
-the share, the programs are *detached* until the account has recovered: then nothing counts what happens, and the time
-is reported in place of a number.
+kernel's run times, what it spends around each run (see floor.py), and what this keeper itself takes. There are two ways
+to spend less. Behind a closed *gate* (see spec.Gate), events are only counted. Where even that is more than half of the
+share, the programs are *detached* until the account has recovered: then nothing counts what happens, and the time is
+reported in place of a number.
 
-The gate is closed by the programs themselves as soon as the runs that the account can pay for are used up, and only a
-look at the account opens it: however late that comes, no more is spent.
+The programs themselves close the gate as soon as the runs that the account can pay for are used up, and only a check of
+the account opens it: however late that comes, no more is spent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records on their way out: read from both rings, put in order, handed over in portions, within a bound of memory."""
+"""Records on their way out: read from both rings, put in order, handed over in portions, within bounded memory."""
 
 from __future__ import annotations
 

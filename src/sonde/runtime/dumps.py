@@ -1,4 +1,4 @@
-"""What stands at the head of a dump of flight memory: why and when it was made, and what of each CPU is in it."""
+"""The head of a dump of flight memory: why and when it was made, and what is in it from each CPU."""
 
 from __future__ import annotations
 

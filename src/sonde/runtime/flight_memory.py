@@ -1,4 +1,4 @@
-"""The flight memory of a session: what ``begin`` has left in it, what it holds now, and who asks for a dump of it."""
+"""A session's flight memory: what ``begin`` has left in it, what it holds now, and who asks for a dump of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the kernel spends around a program, measured here: its run-time statistics begin after that.
+"""What the kernel spends around a program, measured here because its run-time statistics leave it out.
 
 Under a hypervisor a uprobe's trap can take twenty times as long as elsewhere, so a table would not do. Two things are
-measured, in this process alone, before a trace attaches: a raw tracepoint of system calls and, where they are wanted,
-a uprobe. The other ways are taken as multiples of these.
+measured, in this process only, before a trace attaches: a raw system-call tracepoint and, where uprobes are used, a
+uprobe. The other ways to attach are taken as multiples of these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running iterators: each is read once, by a thread, while the session takes what the programs send."""
+"""Running iterators: each is read once, by a thread, while the session receives what the programs send."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Attaching programs: one function for each kind of attach point, and detaching in two steps.
 
-A program hangs on a *link*; closing that stops the program. Tracepoints and uprobes that go through perf events have
-the event besides, and closing those takes the kernel tens of milliseconds each (it waits, under one lock, for
-everybody to leave the tracepoint). So :meth:`Links.stop` closes the links, and :meth:`Links.close`, called
-after the last line has been printed, the events. Closing such a link waits as long, but many can wait at once.
+A *link* keeps a program attached; closing it stops the program. Tracepoints and uprobes that go through perf events
+also have the event, and closing those takes the kernel tens of milliseconds each (it waits, under one lock, for
+everybody to leave the tracepoint). So :meth:`Links.stop` closes the links, and :meth:`Links.close`, called after the
+last line has been printed, the events. Closing such a link waits as long, but many can wait at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The maps and programs of a script, into the kernel."""
+"""Loading a script's maps and programs into the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did not get through, as figures and in words: the same words on the screen, in every file and in Python."""
+"""What was lost, in figures and in words: the same words on the screen, in every file and in Python."""
 
 from __future__ import annotations
 

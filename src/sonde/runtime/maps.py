@@ -1,7 +1,7 @@
-"""Maps at work: created from their specs, read, emptied and merged across CPUs.
+"""Maps in use: created from their specs, read, emptied and merged across CPUs.
 
-Keys stay bytes and so do plain values: whoever reads them knows how to decode them. The value of an
-aggregate is its merged state, a tuple of integers (see :mod:`sonde.runtime.merge`).
+Keys and plain values stay bytes: their readers know how to decode them. The value of an aggregate is its merged state,
+a tuple of integers (see :mod:`sonde.runtime.merge`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Merging the per-CPU states of map value functions, exactly; pure functions over u64 words.
 
-The layouts are those of :class:`sonde.types.Aggregate`. A merged state is a tuple of Python integers, one per
-word, signed where the aggregate is. Many states are merged at once, column by column, which keeps the work in C.
+The layouts are those of :class:`sonde.types.Aggregate`. A merged state is a tuple of Python integers, one per word,
+signed where the aggregate is. Many states are merged at once, column by column, so that C does the work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The order in which records leave the session.
 
-Records of the data ring leave sorted by their time. Different CPUs reserve room in the ring a moment after
-they took the time, so a record is held back until it is older than a window in which all such moments lie. A
-control record leaves after every data record that was in the ring before it, and otherwise as early as it can.
+Records of the data ring leave sorted by time. CPUs reserve space in the ring a moment after they read the clock, so a
+record is held back until it is older than a window that covers all such delays. A control record leaves after every
+data record that was in the ring before it, and otherwise as early as it can.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every BPF program of the machine costs: differences of the kernel's run counts and run times."""
+"""What every BPF program on the machine costs: differences of the kernel's run counts and run times."""
 
 from __future__ import annotations
 

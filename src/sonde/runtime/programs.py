@@ -1,4 +1,4 @@
-"""Loading programs: relocations filled in, verified quietly, and again with a log when the kernel refuses."""
+"""Loading programs: relocations filled in, verified quietly, and again with a log if the kernel rejects one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run something comes from: made in one place, and in everything that leaves Sonde."""
+"""Which run something comes from: made in one place, and included in everything that leaves Sonde."""
 
 from __future__ import annotations
 

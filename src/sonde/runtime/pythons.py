@@ -1,4 +1,4 @@
-"""Python's stacks outside of the programs: which processes run Python, and what frames are called."""
+"""Python's stacks outside the BPF programs: which processes run Python, and the names of frames."""
 
 from __future__ import annotations
 

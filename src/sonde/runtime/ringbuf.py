@@ -1,13 +1,13 @@
 """Reading BPF ring buffers through shared memory.
 
 Layout of the mapping (kernel/bpf/ringbuf.c): one page with the consumer position, ours to write; one page with the
-producer position; then the data. Positions only grow; a record starts at position & (size - 1) with a u32 length,
-whose top bits say "still being written" and "discarded", and a u32 of the kernel's own. Records are aligned to 8 bytes,
-and one may begin at the end of the data and go on at its beginning. (The kernel would map the data once more after
-itself, so that it is in one piece; but then each page counts twice as this process's memory.)
+producer position; then the data. Positions only grow; a record starts at position & (size - 1) with a u32 length, whose
+top bits say "still being written" and "discarded", and a u32 of the kernel's own. Records are aligned to 8 bytes, and
+one may begin at the end of the data and continue at its beginning. (The kernel would map the data a second time after
+itself, so that each record is in one piece; but then each page counts twice as this process's memory.)
 
-Positions and lengths are read as one native access each (a memoryview of format "Q" or "I" does that, ``struct`` with
-an explicit byte order goes byte by byte and could see half of a new value).
+Positions and lengths are read in one native access each (a memoryview of format "Q" or "I" does that; ``struct`` with
+an explicit byte order reads byte by byte and could see half of a new value).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A script at work: from spec to attached programs, ordered records, losses, and back to nothing attached.
+"""A running script: from spec to attached programs, ordered records, losses, and back to nothing attached.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Elements of a map that lie in slots of threads (see spec.py), read while programs take slots and give them back."""
+"""Map elements in thread slots (see spec.py), read while programs take slots and give them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames of stacks by id: in the kernel's table while that has room, and of those seen lately here."""
+"""The frames of stacks by id: in the kernel's table while it has room, and here for those seen lately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that the programs of a script share with user space; spec.py says in which order they lie."""
+"""The words that a script's programs share with user space; spec.py has their layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script's programs cost, by the kernel's own count of their runs and of the time that they took."""
+"""What a script's programs cost, by the kernel's own count of their runs and run time."""
 
 from __future__ import annotations
 

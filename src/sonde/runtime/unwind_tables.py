@@ -1,4 +1,4 @@
-"""Unwind tables outside of the programs: read from the files that processes have mapped, stored where programs search
+"""Unwind tables outside the BPF programs: read from the files that processes have mapped, stored where programs search
 them. See :mod:`sonde.unwinding`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""dw_ustack: a copy of registers and stack, unwound when its frames are asked for the first time."""
+"""dw_ustack: a copy of registers and stack, unwound when its frames are first asked for."""
 
 from __future__ import annotations
 

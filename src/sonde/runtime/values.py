@@ -1,7 +1,7 @@
 """Python values of map keys, map values and event records, which print as bpftrace prints them.
 
 ``str()`` of every value here, and :func:`to_text` of the plain Python ones among them (bool, tuple), is bpftrace's
-text. Bytes of traced programs that are not UTF-8 survive as surrogate escapes and leave as the bytes they were.
+text. Bytes from traced programs that are not UTF-8 survive as surrogate escapes and are written as the original bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernel verifier's log in words, and at the script's own line."""
+"""The kernel verifier's log explained, at the script's own line."""
 
 from __future__ import annotations
 

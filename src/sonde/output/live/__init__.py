@@ -1,1 +1,1 @@
-"""What is seen while a script runs: blocks redrawn in place, the full-screen view, the page in a browser."""
+"""Views of a running script: blocks redrawn in place, the full-screen view, the page in a browser."""

@@ -1,8 +1,8 @@
-"""Blocks that a script prints at intervals, each over the one before it: ``sonde tcptop`` on a terminal.
+"""Blocks that a script prints at intervals, each drawn over the one before it: ``sonde tcptop`` on a terminal.
 
-What an interval's clause prints at one firing is a block. The screen shows the last block of every interval probe,
-and below it the last lines of anything else. When the script ends, the terminal gets its old contents back, and below
-them what was on the screen, so that it can be scrolled to and copied.
+What an interval's clause prints in one firing is a block. The screen shows the last block of every interval probe, and
+below it the last lines of anything else. When the script ends, the terminal's old contents are restored, and below them
+what was on the screen, so that it can be scrolled to and copied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An HTTP server that no client can fill: one thread, a bounded number of connections, a deadline for everything.
+"""An HTTP server that no client can exhaust: one thread, a bounded number of connections, a deadline for everything.
 
-Any user of the machine can connect, as often and as fast as he likes. A connection is for one request, which has to
-come soon. When there are too many, one that has not asked yet makes room for the next, or of those that do not read
-the slowest; what is left over is closed at once, so that the kernel's own queue is never full for long.
+Any user of the machine can connect, as often and as fast as they like. A connection is for one request, which must
+arrive soon. When there are too many, one that has sent no request yet makes room for the next, or else the slowest of
+those that do not read; any others are closed at once, so that the kernel's own queue is never full for long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a live view shows, on a terminal or in a browser: tables of maps, the text, what was lost, what it costs.
+"""What a live view shows, in a terminal or a browser: tables of maps, the text, losses, costs.
 
-A :class:`Model` belongs to the thread that runs the session; the :class:`Snapshot` that it makes is plain data that
-other threads may read, for it is never changed again.
+A :class:`Model` belongs to the thread that runs the session; the :class:`Snapshot` that it makes is plain data, which
+other threads may read because it is never changed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of ``sonde serve``: whole in itself; data comes as events and is only ever put in as text."""
+"""The page of ``sonde serve``: self-contained; data arrives as events and is only ever inserted as text."""
 
 from __future__ import annotations
 

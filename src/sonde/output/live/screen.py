@@ -1,4 +1,4 @@
-"""A terminal's alternate screen, drawn whole: nothing scrolls, and what was there before comes back at the end."""
+"""A terminal's alternate screen, drawn as a whole: nothing scrolls, and the old contents are restored at the end."""
 
 from __future__ import annotations
 

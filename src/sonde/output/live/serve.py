@@ -1,9 +1,9 @@
 """``sonde serve``: a live view as one page in a browser, on this machine only.
 
 The server listens on 127.0.0.1. Other users of the machine can connect to that too, so everything is below a path that
-holds a secret of 192 bits, which is printed for the one who started the server; and a request has to name this machine
-in its Host header, so that no page from elsewhere can be made to talk to it under another name. Snapshots go to the
-browser as server-sent events. `bounded` sees to it that nobody can keep the server from answering.
+contains a 192-bit secret, which is printed for whoever started the server; and a request must name this machine in its
+Host header, so that no page from elsewhere can be made to talk to it under another name. Snapshots go to the browser as
+server-sent events. `bounded` ensures that nobody can keep the server from answering.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Views: what a script collects as flame graphs, heat maps, graphs, tables and traces (``-f NAME``).
 
-Each view is a module of this package with a class ``View``; it is imported when asked for. A view says from the types
-of the script's maps and events what it shows; everything else that the script prints stays text.
+Each view is a module of this package with a class ``View``; it is imported on use. A view says from the types of the
+script's maps and events what it shows; everything else that the script prints stays text.
 """
 
 from __future__ import annotations

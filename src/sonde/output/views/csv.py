@@ -2,8 +2,8 @@
 
 The columns follow from the types: ``time`` if anything is printed while the script runs, ``table`` if there is more
 than one map or event, the keys, the values. A histogram has a row for each bucket, a tseries() one for each interval.
-What a tool prints under a heading has the columns of that heading; another heading begins another table.
-The last lines of a file begin with ``#``: which run this is, and what was lost (pandas: ``comment="#"``).
+What a tool prints under a heading has the columns of that heading; another heading begins another table. The last lines
+of a file begin with ``#``: which run it is, and what was lost (pandas: ``comment="#"``).
 """
 
 from __future__ import annotations

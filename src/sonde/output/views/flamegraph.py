@@ -1,4 +1,4 @@
-"""``-f flamegraph``: stacks as one SVG file that a browser shows by itself: zoom, search, tool tips, other forms."""
+"""``-f flamegraph``: stacks as one self-contained SVG file for a browser: zoom, search, tooltips, other forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histograms over time: what the heat maps of the terminal, of SVG and of HTML are drawn from."""
+"""Histograms over time, from which the heat maps in the terminal, SVG and HTML are drawn."""
 
 from __future__ import annotations
 

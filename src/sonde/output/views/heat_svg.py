@@ -1,4 +1,4 @@
-"""Heat maps as SVG: cells with tool tips, and beside them the histogram of all columns or of a clicked one."""
+"""Heat maps as SVG: cells with tooltips, and beside them the histogram of all columns or of a clicked one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""``-f otlp``: stacks as OpenTelemetry profiles, for collectors and what reads their files.
+"""``-f otlp``: stacks as OpenTelemetry profiles, for collectors and programs that read their files.
 
 The signal is in development (profiles/v1development of OTLP's protocol, as of its release 1.9): what is written today
-may not be read by a later collector. The message is ProfilesData, of which ExportProfilesServiceRequest has the same
-fields.
+may not be read by a later collector. The message is ProfilesData, which has the same fields as
+ExportProfilesServiceRequest.
 """
 
 from __future__ import annotations

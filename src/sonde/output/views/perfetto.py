@@ -1,16 +1,16 @@
-"""``-f perfetto``: events on a time line, which ui.perfetto.dev opens: in Chrome's trace-event format, or, for a file
-named so (BINARY), in Perfetto's own (see perfetto_packets). The first is text, which goes through pipes and into any
-program, and so what is written unless the other is asked for; the second is smaller, and has a track for each counter.
+"""``-f perfetto``: events on a time line for ui.perfetto.dev: in Chrome's trace-event format or, for a file with such a
+suffix (BINARY), in Perfetto's own (see perfetto_packets). The first is text, which goes through pipes and into any
+program, and is therefore the default; the second is smaller, and has a track for each counter.
 
-What a script prints with printf() and print() becomes an instant on the track of its probe, or of a process and a
-thread where ``pid`` or ``tid`` is among what it prints. With a ``dur`` (nanoseconds) it is a slice that ends at the
-time of the event, and ``name`` names it. So are the lines of a tool's table with a column of durations (LAT(us), MS,
-AGE(s)), and so is a call whose entry and return (sys_enter_ and sys_exit_, kprobe and kretprobe ...) are both printed
-with ``tid``. Maps of numbers that are printed at intervals become counters.
+What a script prints with printf() and print() becomes an instant on the track of its probe, or of a process and thread
+if it prints ``pid`` or ``tid``. With a ``dur`` (nanoseconds) it is a slice that ends at the time of the event, and
+``name`` names it. So are the lines of a tool's table with a column of durations (LAT(us), MS, AGE(s)), and so is a call
+whose entry and return (sys_enter_ and sys_exit_, kprobe and kretprobe ...) are both printed with ``tid``. Maps of
+numbers printed at intervals become counters.
 
-Slices of a thread nest, as calls do (phase ``X``). What belongs to a process alone may overlap, as the lives of its
-connections do: each such slice has an id of its own, which holds within its process, and thus a track beside the others
-there (phases ``b`` and ``e``).
+Slices of a thread nest, as calls do (phase ``X``). Slices that belong only to a process may overlap, as the lives of
+its connections do: each has its own id, unique within the process, and thus a track beside the others there (phases
+``b`` and ``e``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A trace in Perfetto's own form: the packets of its TrackEvents, by protos/perfetto/trace of its repository.
+"""A trace in Perfetto's own format: the packets of its TrackEvents, by protos/perfetto/trace in its repository.
 
 Every event of the time line (see perfetto) becomes packets of one sequence. Processes and threads have tracks; below
-one of the script's own lie those of its probes and the counters of its maps. Texts that come again are sent once.
-Times are nanoseconds of the boot clock, in any order: whoever reads the trace sorts it.
+one of the script's own are those of its probes and the counters of its maps. Repeated strings are sent once. Times are
+nanoseconds of the boot clock, in any order: the reader of the trace sorts them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``-f pprof``: stacks as a profile that pprof reads: profile.proto of its repository, compressed by gzip.
+"""``-f pprof``: stacks as a profile that pprof reads: profile.proto from its repository, compressed by gzip.
 
-A sample is a stack with a value for each of the script's maps; what else the maps' keys have are its labels. Functions
-are known by name alone: there are no addresses left that could be looked up again.
+A sample is a stack with a value for each of the script's maps; the other parts of the maps' keys are its labels.
+Functions are known only by name: there are no addresses left to look up again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pieces that all drawings share: escaped text, colours for light and dark, and documents that need nothing else."""
+"""Pieces that all drawings share: escaped text, colours for light and dark, and self-contained documents."""
 
 from __future__ import annotations
 

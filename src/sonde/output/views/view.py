@@ -1,4 +1,4 @@
-"""What every view is: a class that says which maps and events it shows, and is then fed with them."""
+"""The base of every view: a class that says which maps and events it shows, and is then given them."""
 
 from __future__ import annotations
 

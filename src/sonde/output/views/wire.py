@@ -1,5 +1,5 @@
-"""The wire format of protocol buffers: a field's number and type, then a varint, eight bytes, or a length and so many
-bytes. Numbers and texts that are 0 or empty are what a field is that is not there."""
+"""The wire format of protocol buffers: a field's number and type, then a varint, eight bytes, or a length and that many
+bytes. A number that is 0 or an empty string is the same as an absent field."""
 
 from __future__ import annotations
 
