@@ -192,7 +192,7 @@ def test_large_scripts_at_random() -> None:
     ("config = { perf_rb_pages=4294967296 } interval:s:1 { printf(\"x\"); }", 1),
     ("struct s { char a[4294967296][4294967296][4]; }; begin { print(sizeof(struct s)); }", 1),
     ("profile:hz:99 { $x = (int64)ctx; while ($x > 100) { $x -= 1; } }", 0),
-    ("rawtracepoint:sched_switch { $x = (int64)ctx; while ($x > 9) { $x += (int64)ctx; } @ = $x; }", 0),
+    ("profile:hz:99 { $x = (int64)ctx; while ($x > 9) { $x += (int64)ctx; } @ = $x; }", 0),
     ("profile:hz:99 { $x = (int64)ctx; for ($i : 0..1000) { @ = $x + $i; } }", 0)])
 def test_what_was_an_internal_error(script: str, status: int) -> None:
     done = run_sonde("--dry-run", "-e", script)
