@@ -76,10 +76,20 @@ class WithKprobes:
     def _functions(self) -> list[tuple[str, str]]:
         with open("/proc/kallsyms") as symbols:
             found = [line.split()[1:3] for line in symbols]
-        return [("vmlinux", name) for kind, name in found if kind in "tT" and "." not in name]
+        return [("vmlinux", name) for kind, name in found if kind in "tT"]
+
+    @functools.cached_property
+    def _names(self) -> set[str]:
+        return {name for _, name in self._functions}
 
     def kernel_functions(self) -> list[tuple[str, str]]:
         return self._functions
+
+    def is_function_traceable(self, name: str) -> bool:
+        return name in self._names
+
+    def is_changed(self, name: str) -> bool:
+        return name not in self._names and any(known.startswith(f"{name}.") for known in self._names)
 
 
 @functools.cache
