@@ -94,12 +94,13 @@ class ModulePack:
 
     def note_code(self, name: str, source: Source, code: Any) -> Any:
         """For the next run."""
-        self._new[name] = source, marshal.dumps(code)
+        if not sys.dont_write_bytecode:
+            self._new[name] = source, marshal.dumps(code)
         return code
 
     def keep(self) -> None:
         """Put into the pack what was not there."""
-        if not self._new or sys.dont_write_bytecode:
+        if not self._new:
             return
         kept: dict[str, tuple[Source, bytes | memoryview]] = {
             name: (source, self._codes[start:end]) for name, (source, (start, end)) in self._known.items()
