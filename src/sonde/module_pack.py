@@ -10,8 +10,8 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader, spec_from_file_location
-from mmap import ACCESS_READ, MADV_DONTNEED, mmap
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader
 from zipimport import zipimporter
 from zlib import adler32, crc32
 
@@ -20,8 +20,7 @@ from .btf.cache import open_cached, thin_cache, write_cache
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-    from types import CodeType
+    from types import CodeType, ModuleType
     from typing import Any
 
     Source = tuple[str, bool, int, int]  # of a module: its file, whether it is a package; the file's time and size
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 PREFIX = "modules-"
 MOST_FILES, MOST_BYTES = 8, 32 << 20
 HEAD = 8  # bytes: the index's size and checksum
+FIRST_READ = 1 << 16  # bytes: more than an index has
 
 
 class ModulePack:
@@ -41,8 +41,7 @@ class ModulePack:
         self._key = marshal.dumps((folder, made, MAGIC_NUMBER, sys.version, sys.flags.optimize))
         self._name = f"{PREFIX}{crc32(self._key):08x}{adler32(self._key):08x}"
         self._known: dict[str, tuple[Source, Place]] = {}
-        self._memory: mmap | None = None
-        self._codes = memoryview(b"")
+        self._file, self._codes = -1, 0  # the pack, and where in it the bytecode begins
         self._new: dict[str, tuple[Source, bytes]] = {}
 
     def open(self) -> None:
@@ -50,21 +49,16 @@ class ModulePack:
         descriptor = open_cached(self._name)
         if descriptor < 0:
             return
-        try:
-            memory = mmap(descriptor, 0, access=ACCESS_READ)
-        except (OSError, ValueError):  # an empty file
-            return
-        finally:
-            os.close(descriptor)
-        data = memoryview(memory)
+        self._file, length = descriptor, os.fstat(descriptor).st_size
+        data = self._read(0, min(length, FIRST_READ))
         size, checksum = (int.from_bytes(data[at : at + 4], "little") for at in (0, 4))
-        index = data[HEAD : HEAD + size]
-        if len(index) == size and crc32(index) == checksum:
+        index = data[HEAD : HEAD + size] if HEAD + size <= FIRST_READ else self._read(HEAD, min(length, HEAD + size))
+        if len(index) == size > 0 and crc32(index) == checksum:
             key, known, end = marshal.loads(index)
-            if key == self._key and end == len(data) - HEAD - size:
-                self._known, self._codes = known, data[HEAD + size :]
-                self._memory = memory
-                self._forget_pages()
+            if key == self._key and end == length - HEAD - size:
+                self._known, self._codes = known, HEAD + size
+                return
+        self.close()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """What the interpreter asks for each module that it is to import."""
@@ -78,19 +72,17 @@ class ModulePack:
                 return None
             source = self._describe(found.origin, found.submodule_search_locations is not None)
         file, is_package = source[:2]
-        loader = _PackedArchive(path[0]) if self._archive else _PackedFile(name, file)
+        loader: Any = _PackedArchive(path[0]) if self._archive else _PackedFile(name, file)
         loader.pack, loader.source = self, source
-        return spec_from_file_location(name, file, loader=loader,
-                                       submodule_search_locations=[os.path.dirname(file)] if is_package else None)
+        spec = ModuleSpec(name, loader, origin=file, is_package=is_package)
+        if is_package:
+            spec.submodule_search_locations = [os.path.dirname(file)]
+        return spec
 
     def find_code(self, name: str) -> CodeType | None:
         """The bytecode of a module whose source is as it was; None if it is not here."""
-        if name not in self._known:
-            return None
-        start, end = self._known[name][1]
-        code: CodeType = marshal.loads(self._codes[start:end])
-        self._forget_pages()
-        return code
+        data = self._bytecode(self._known[name][1]) if name in self._known else b""
+        return marshal.loads(data) if data else None
 
     def note_code(self, name: str, source: Source, code: Any) -> Any:
         """For the next run."""
@@ -102,11 +94,11 @@ class ModulePack:
         """Put into the pack what was not there."""
         if not self._new:
             return
-        kept: dict[str, tuple[Source, bytes | memoryview]] = {
-            name: (source, self._codes[start:end]) for name, (source, (start, end)) in self._known.items()
+        kept: dict[str, tuple[Source, bytes]] = {
+            name: (source, self._bytecode(place)) for name, (source, place) in self._known.items()
             if self._is_current(source)}
         index: dict[str, tuple[Source, Place]] = {}
-        codes: list[bytes | memoryview] = []
+        codes: list[bytes] = []
         end = 0
         for name, (source, code) in (kept | self._new).items():
             index[name] = source, (end, end + len(code))
@@ -116,10 +108,24 @@ class ModulePack:
         if write_cache(self._name, [len(head).to_bytes(4, "little"), crc32(head).to_bytes(4, "little"), head, *codes]):
             thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
 
-    def _forget_pages(self) -> None:
-        """What was read of the pack is no memory that this process needs."""
-        if self._memory is not None:
-            self._memory.madvise(MADV_DONTNEED)
+    def close(self) -> None:
+        """Forget the pack: modules are looked for where Python does from now on."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._known = -1, {}
+
+    def _bytecode(self, place: Place) -> bytes:
+        """A module's bytecode, of which nothing stays in memory: a map's pages would. b"" if it is not all there."""
+        start, end = place
+        data = self._read(self._codes + start, self._codes + end)
+        return data if len(data) == end - start else b""
+
+    def _read(self, start: int, end: int) -> bytes:
+        """Bytes of the pack; b"" if they cannot be had."""
+        try:
+            return os.pread(self._file, end - start, start)
+        except OSError:
+            return b""
 
     def _describe(self, file: str, is_package: bool) -> Source:
         """A module's source as it is now: (0, 0) is what is in an archive, whose own time is part of the key."""
@@ -137,6 +143,10 @@ class _PackedFile(SourceFileLoader):
     pack: ModulePack
     source: Source
 
+    def exec_module(self, module: ModuleType) -> None:
+        """Run a module."""
+        _run(self, module)
+
     def get_code(self, name: str) -> CodeType | None:
         """A module's bytecode."""
         return self.pack.find_code(name) or self.pack.note_code(name, self.source, super().get_code(name))
@@ -146,9 +156,21 @@ class _PackedArchive(zipimporter):
     pack: ModulePack
     source: Source
 
+    def exec_module(self, module: ModuleType) -> None:
+        """Run a module."""
+        _run(self, module)
+
     def get_code(self, name: str) -> CodeType:
         """A module's bytecode."""
         return self.pack.find_code(name) or self.pack.note_code(name, self.source, super().get_code(name))
+
+
+def _run(loader: _PackedFile | _PackedArchive, module: ModuleType) -> None:
+    """Tell a module its file, and run it. A spec that knew of files would look for bytecode beside them."""
+    module.__file__ = loader.source[0]
+    code = loader.get_code(module.__name__)
+    assert code is not None
+    exec(code, module.__dict__)
 
 
 _in_use: list[ModulePack] = []
@@ -167,3 +189,4 @@ def keep_pack() -> None:
     """At the end of a run: put into the pack what was not there."""
     for pack in _in_use:
         pack.keep()
+        pack.close()

@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"basics", "module_pack", "cli"},
 }
 
-CTYPES_HOMES = {"kernel/syscalls.py", "kernel/foreign/demangle.py"}  # system calls; the C++ runtime's demangler
+CTYPES_HOMES = {"kernel/libc.py", "kernel/foreign/demangle.py"}  # system calls; the C++ runtime's demangler
 
 # Libraries of the extras, and who may import them: in the function that needs them, never at module level.
 EXTRAS = {"kernel/foreign/dwarf.py": {"elftools"}, "kernel/foreign/dwarf_places.py": {"elftools"},

@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     yield tmp_path / "src" / PACKAGE
     forget()
+    close_packs()
 
 
 def forget() -> None:
@@ -40,9 +41,16 @@ def forget() -> None:
         del sys.modules[name]
 
 
+def close_packs() -> None:
+    for finder in sys.meta_path:
+        if isinstance(finder, ModulePack):
+            finder.close()
+
+
 def start(folder: Path, archive: str = "", keep: bool = True) -> Any:
     """Import the package as a new process does; module ``one``."""
     forget()
+    close_packs()
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, ModulePack)]
     importlib.invalidate_caches()
     pack = ModulePack(PACKAGE, str(folder), archive)
@@ -113,6 +121,17 @@ def test_a_broken_pack_is_made_again(folder: Path, no_search: list[str], damage:
     no_search.clear()
     assert start(folder).ONE == 1 and len(no_search) == 3
     assert len(pack.read_bytes()) == len(whole)
+
+
+def test_a_pack_cut_while_it_is_open_is_left(folder: Path, no_search: list[str]) -> None:
+    start(folder)
+    forget()
+    pack = ModulePack(PACKAGE, str(folder))
+    pack.open()
+    sys.meta_path[:] = [pack, *[finder for finder in sys.meta_path if not isinstance(finder, ModulePack)]]
+    packs(folder)[0].write_bytes(b"")
+    no_search.clear()
+    assert importlib.import_module(f"{PACKAGE}.one").ONE == 1 and not no_search  # compiled anew, out of the file known
 
 
 def test_a_pack_that_others_can_write_is_not_used(folder: Path, no_search: list[str]) -> None:

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from ..errors import SyscallError
 from ..record import Record
 from . import syscalls
+from .libc import address_of
 
 _SIZE = 232  # of struct bpf_prog_info, as far as it is known here
 # Offsets in it: a count, and the pointer to that many records.
@@ -48,7 +49,7 @@ def read_program_image(number: int) -> Image | None:
             count, = struct.unpack_from("=I", raw, count_at)
             buffers.append(bytearray(count * size))
             struct.pack_into("=I", asked, count_at, count)
-            struct.pack_into("=Q", asked, pointer_at, syscalls.address_of(buffers[-1]))
+            struct.pack_into("=Q", asked, pointer_at, address_of(buffers[-1]))
         struct.pack_into("=I", asked, _LINE_SIZE, _LINE)
         struct.pack_into("=I", asked, _PLACE_SIZE, _PLACE)
         syscalls.object_info(fd, asked)

@@ -1,4 +1,4 @@
-"""bpf(2), perf_event_open(2) and the few others that Python's ``os`` lacks; the only importer of ctypes.
+"""bpf(2), perf_event_open(2) and the few others that Python's ``os`` lacks.
 
 Every file descriptor made here belongs to one :class:`Fd`. Every failure is a SyscallError with the call's name and
 errno, or a PrivilegeError that names the missing capability. Layouts of the attribute blocks are those of
@@ -7,7 +7,6 @@ include/uapi/linux/bpf.h; kernels older than a field accept it if it is zero.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -16,16 +15,14 @@ from .. import uapi
 from ..arch import this_arch
 from ..errors import PrivilegeError, SyscallError
 from ..record import Record
+from .libc import Array, address_of, find_function, last_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
     from typing import Self
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_syscall.restype = ctypes.c_long
-_syscall.argtypes = [ctypes.c_long] * 7
+_syscall, _prctl = find_function("syscall", 7), find_function("prctl", 5)
 _numbers = this_arch().syscalls
 
 Buffer = bytearray | memoryview
@@ -99,15 +96,6 @@ class MapInfo(Record):
 DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # the errno of policies
 
 
-def address_of(data: bytes | Buffer) -> int:
-    """Address of a buffer's first byte (0 for an empty one). The caller keeps it alive."""
-    if not data:
-        return 0
-    if isinstance(data, bytes):
-        return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
-    return ctypes.addressof(ctypes.c_char.from_buffer(data))
-
-
 def _bpf_raw(command: int, attr: Buffer) -> int:
     """bpf(2): its result, or minus errno. Retried while a signal interrupts it."""
     address, size = address_of(attr), len(attr)
@@ -115,7 +103,7 @@ def _bpf_raw(command: int, attr: Buffer) -> int:
         result: int = _syscall(_numbers["bpf"], command, address, size, 0, 0, 0)
         if result >= 0:
             return result
-        number = ctypes.get_errno()
+        number = last_error()
         if number not in (errno.EINTR, errno.EAGAIN):
             break
     return -number
@@ -457,9 +445,9 @@ def link_kprobe_multi(program: Fd, functions: list[str], cookies: list[int], ret
     """Attach to many kernel functions at once (Linux 5.18 with FPROBE); expected_attach KPROBE_MULTI, or for a
     ``session`` (6.10) KPROBE_SESSION."""
     count = len(functions)
-    table = (ctypes.c_char_p * count)(*[name.encode() for name in functions])
+    table = Array([name.encode() for name in functions])
     marks = struct.pack(f"={count}Q", *cookies)
-    rest = struct.pack("=IIQQQ", uapi.BPF_F_KPROBE_MULTI_RETURN if returns else 0, count, ctypes.addressof(table), 0,
+    rest = struct.pack("=IIQQQ", uapi.BPF_F_KPROBE_MULTI_RETURN if returns else 0, count, table.address, 0,
                        address_of(marks))
     kind = uapi.BPF_TRACE_KPROBE_SESSION if session else uapi.BPF_TRACE_KPROBE_MULTI
     return _link_create(program, 0, kind, 0, rest)
@@ -491,8 +479,8 @@ def perf_event_open(type: int, config: int, pid: int = -1, cpu: int = -1, sample
                      address_of(text) if isinstance(config1, bytes) else config1, config2)
     result: int = _syscall(_numbers["perf_event_open"], address_of(attr), pid, cpu, -1, uapi.PERF_FLAG_FD_CLOEXEC, 0)
     if result < 0:
-        raise syscall_error("perf_event_open", errno.EPERM if ctypes.get_errno() == errno.EACCES
-                            else ctypes.get_errno())
+        raise syscall_error("perf_event_open", errno.EPERM if last_error() == errno.EACCES
+                            else last_error())
     return Fd(result)
 
 
@@ -510,23 +498,23 @@ def perf_event_ioctl(event: Fd, request: int, argument: int = 0) -> None:
 
 def die_with_parent() -> None:
     """Have this process killed when the thread that forked it ends (forgotten if it executes a set-user-ID file)."""
-    _libc.prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    _prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
 
 
 def drop_privileges() -> None:
     """Drop every capability for good: this process has none, and cannot gain any by executing a file."""
-    _libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
-    _libc.prctl(47, 4, 0, 0, 0)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
-    _libc.prctl(4, 0, 0, 0, 0)   # PR_SET_DUMPABLE: no other process of the same user can look into it
+    _prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    _prctl(47, 4, 0, 0, 0)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
+    _prctl(4, 0, 0, 0, 0)   # PR_SET_DUMPABLE: no other process of the same user can look into it
     head, sets = struct.pack("=II", 0x20080522, 0), bytes(24)  # _LINUX_CAPABILITY_VERSION_3; all sets empty
     if _syscall(_numbers["capset"], address_of(head), address_of(sets), 0, 0, 0, 0) != 0:
-        raise syscall_error("capset", ctypes.get_errno())
+        raise syscall_error("capset", last_error())
 
 
 def filter_system_calls(program: bytes) -> bool:
     """Install a seccomp filter (struct sock_filter, one after the other); False where the kernel has none."""
     block = struct.pack("=H6xQ", len(program) // 8, address_of(program))
-    return bool(_libc.prctl(22, 2, ctypes.c_void_p(address_of(block)), 0, 0) == 0)  # PR_SET_SECCOMP, MODE_FILTER
+    return bool(_prctl(22, 2, address_of(block), 0, 0) == 0)  # PR_SET_SECCOMP, MODE_FILTER
 
 
 # ---- files
@@ -538,16 +526,11 @@ def open_in_root(root: int, path: str, flags: int, resolve: int = 0x10) -> int:
     how = struct.pack("=QQQ", flags, 0, resolve)
     result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(how), len(how), 0, 0)
     if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+        raise OSError(last_error(), os.strerror(last_error()), path)
     return result
 
 
 # ---- memory
-
-def libc_function_address(name: str) -> int:
-    """The address of a function of the C library in this process."""
-    return ctypes.cast(getattr(_libc, name), ctypes.c_void_p).value or 0
-
 
 def wait_for_running_programs() -> bool:
     """Wait until every program running now has ended: membarrier(GLOBAL) waits for one RCU grace period.
@@ -567,8 +550,3 @@ def mmap_fd(fd: Fd, length: int, offset: int = 0, writable: bool = True) -> mmap
         return memory.mmap(fd.number, length, memory.MAP_SHARED, protection, offset=offset)
     except OSError as error:
         raise syscall_error("mmap", error.errno or errno.EINVAL) from None
-
-
-def mapping_address(mapping: mmap) -> int:
-    """The address of a writable ``mmap.mmap``."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))

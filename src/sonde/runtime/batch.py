@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from itertools import repeat
+
+from ..basics import bisect_left, bisect_right
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

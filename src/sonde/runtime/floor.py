@@ -14,6 +14,7 @@ from time import perf_counter_ns
 from ..asm import insn
 from ..errors import SondeError
 from ..kernel import syscalls
+from ..kernel.libc import address_of_function
 from ..spec import Attach, ProgramSpec
 from ..uapi import PROG_TYPES
 from .links import ATTACHERS, Links
@@ -78,7 +79,7 @@ def _measure_fastest_call(calls: int) -> float:
 
 def _find_own_function() -> Attach | None:
     """getppid() of this process's C library; None if its file cannot be told."""
-    address = syscalls.libc_function_address("getppid")
+    address = address_of_function("getppid")
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             for line in maps:

@@ -6,9 +6,9 @@ signed where the aggregate is. Many states are merged at once, column by column,
 
 from __future__ import annotations
 
-from operator import add
 from struct import pack
 
+from ..basics import add
 from ..types import Aggregate
 
 TYPE_CHECKING = False

@@ -7,8 +7,7 @@ data record that was in the ring before it, and otherwise as early as it can.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
+from ..basics import bisect_left
 from .batch import Batch, Raw, Records, merge_batches
 
 EVENT_BYTES = 88  # what the Python objects of one record take, beside the record itself: its time and its offset

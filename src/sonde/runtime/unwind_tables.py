@@ -11,11 +11,11 @@ from collections.abc import Mapping as Named
 
 from .. import unwinding as table
 from ..errors import EnvironmentProblem, SondeError
-from ..kernel import syscalls
 from ..kernel.binaries import find_binaries
 from ..kernel.foreign import files
 from ..kernel.foreign.files import ElfFile
 from ..kernel.foreign.opening import Stamp
+from ..kernel.libc import address_of
 from ..kernel.notices import show_notice
 from ..kernel.user_symbols import Mapping, read_maps, vdso_file
 from ..spec import UNWIND_ASKS, UNWIND_FILES, UNWIND_ROWS
@@ -247,7 +247,7 @@ def _key_of(file: ElfFile) -> bytes:
     import mmap
     descriptor = file.open_descriptor()
     with mmap.mmap(descriptor, 1, access=mmap.ACCESS_COPY) as mapping:
-        start = f"{syscalls.mapping_address(mapping):x}-"
+        start = f"{address_of(mapping):x}-"
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             line = next((line for line in maps if line.lstrip("0").startswith(start)), "")
     if not line:
