@@ -59,14 +59,6 @@ FRAME_RECORD = Layout("=QqqQQ")
 PART_KEY, PART = Layout("=QQ"), 192
 FILE_PART, NAME_PART, TABLE_PART = 0, 64, 128  # numbers of the first part of each
 MOST_TEXT, MOST_TABLE = 6 * PART, 64 * PART    # bytes of each that are read
-FRAME_MARK = 2  # the two highest bits of a frame's id: neither a user's nor the kernel's address has them
-ENTERED = 1 << 61  # in a frame's id: C has called the interpreter for it, and stands below it
-
-
-def is_python_frame(address: int) -> bool:
-    """Whether a word of a stack is the id of a Python frame, and no address."""
-    return address >> 62 == FRAME_MARK
-
 
 _COMMON = {
     "interp_next": 0, "thread_next": 8, "thread_interp": 16, "frame_code": 0, "frame_previous": 8,

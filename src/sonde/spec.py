@@ -93,6 +93,8 @@ STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_THREADS = "__pyimages", "__pymisses", "__pythreads"
 PY_FRAMES, PY_TEXTS = "__pyframes", "__pytexts"
+PYTHON_FRAME = 2  # the two highest bits of the id of a frame of Python: no address of users or the kernel has them
+PYTHON_ENTERED = 1 << 61  # in such an id: C has called the interpreter for the frame, and stands below it
 UNWIND_ROWS, UNWIND_FILES, UNWIND_ASKS = "__unwindrows", "__unwindfiles", "__unwindasks"
 GROUPS, UNPLACED, UNPLACED_BIT = "__groups", "__unplaced", 16
 FAMILY, MOST_PROCESSES = "__family", 1 << 16
@@ -106,6 +108,11 @@ LEAST_SEGMENT, MOST_SEGMENT = 1 << 16, 1 << 20  # bytes
 PURSES, PURSE, SLOT, SLOT_OWNED = 16, 64, 32, ((1 << 33) - 1) << 31
 HOT_TAKING, HOT_TAKEN, HOT_KEY = 1, 2, 8  # states of a place; where its key lies
 WRITERS, HEAD, SETTLED, HEADS_STRIDE = 0, 8, 16, 64  # offsets in a slot of __heads, and its size
+
+def is_python_frame(address: int) -> bool:
+    """Whether a word of a stack is the id of a frame of Python, and no address."""
+    return address >> 62 == PYTHON_FRAME
+
 
 class TracepointFormat(Record):
     """A classic tracepoint: ``args`` has the fields at their offsets in the record (common_* excluded)."""

@@ -14,7 +14,7 @@ import pytest
 from sonde import cpython as py
 from sonde.kernel.user_symbols import Mapping
 from sonde.runtime.pythons import PythonFrames, Pythons
-from sonde.spec import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS
+from sonde.spec import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS, PYTHON_FRAME
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -107,7 +107,7 @@ def put(maps: Any, code: int, first: int, raw: bytes) -> None:
 @pytest.mark.parametrize("name,shown", [("go", "go"), ("a\nb", "a\\nb"), ("x" * 700, "x" * 700)])
 def test_a_frame_is_what_was_noted_of_it(name: str, shown: str) -> None:
     maps = fake_maps()
-    code, frame = 77, py.FRAME_MARK << 62 | 5
+    code, frame = 77, PYTHON_FRAME << 62 | 5
     maps[PY_FRAMES][frame.to_bytes(8, "little")] = py.FRAME_RECORD.pack(code, 4, 10, 40, 56)
     frames = PythonFrames(maps)
     assert frames.frame_at(frame) is None  # its texts are not there yet

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from .aarch64 import AARCH64
-from .riscv64 import RISCV64
-from .row import Arch as Arch
-from .x86_64 import X86_64
+from _collections_abc import Mapping
 
-ARCHES = {row.name: row for row in (X86_64, AARCH64, RISCV64)}
+from .row import Arch as Arch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAMES = ("x86_64", "aarch64", "riscv64")  # as uname -m has them, and of the files
+
+
+class _Rows(Mapping[str, Arch]):
+    """The rows by name. A file is read when its row is asked for: a start needs one."""
+
+    def __getitem__(self, name: str) -> Arch:
+        if name not in NAMES:
+            raise KeyError(name)
+        row: Arch = __import__(f"{__name__}.{name}", fromlist=["ROW"]).ROW
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+ARCHES = _Rows()
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 

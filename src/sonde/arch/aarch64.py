@@ -45,7 +45,7 @@ fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmou
 lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr listns
 """
 
-AARCH64 = Arch(
+ROW = Arch(
     name="aarch64", elf_machine=183, audit=0xC00000B7, loader_flags=0x0A03, objdump="aarch64",
     syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91},
     syscall_names=_SYSCALLS, syscall_prefix="__arm64_sys_",

@@ -46,7 +46,7 @@ lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat
 open_tree_attr file_getattr file_setattr listns
 """
 
-RISCV64 = Arch(
+ROW = Arch(
     name="riscv64", elf_machine=243, audit=0xC00000F3, loader_flags=0x1003, objdump="riscv:rv64",
     syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91},
     syscall_names=_SYSCALLS, syscall_prefix="__riscv_sys_",

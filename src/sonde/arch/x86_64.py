@@ -46,7 +46,7 @@ fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmou
 lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr listns
 """
 
-X86_64 = Arch(
+ROW = Arch(
     name="x86_64", elf_machine=62, audit=0xC000003E, loader_flags=0x0303, objdump="i386:x86-64",
     syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324, "openat2": 437, "capset": 126},
     syscall_names=_SYSCALLS, syscall_prefix="__x64_sys_",

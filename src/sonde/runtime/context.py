@@ -6,11 +6,10 @@ from time import CLOCK_BOOTTIME, clock_gettime_ns
 
 from ..arch import this_arch
 from ..basics import cached_property
-from ..cpython import is_python_frame
 from ..errors import EnvironmentProblem, SondeError
 from ..kernel import host, procfs
 from ..memory import Memory
-from ..spec import PY_IMAGES, UNWIND_FILES, ScriptSpec
+from ..spec import PY_IMAGES, UNWIND_FILES, ScriptSpec, is_python_frame
 from ..types import GROUPS, Stack, Symbol, Tuple, Type, USym
 from .maps import Map
 from .stacks import StackFrames

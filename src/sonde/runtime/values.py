@@ -7,7 +7,7 @@ text. Bytes from traced programs that are not UTF-8 survive as surrogate escapes
 from __future__ import annotations
 
 from ..basics import Protocol, TypeVar
-from ..cpython import ENTERED
+from ..spec import PYTHON_ENTERED
 from ..types import PYTHON, THREAD_STACKS, Stack
 
 _T = TypeVar("_T")
@@ -347,7 +347,7 @@ class StackTrace:
     @property
     def entered(self) -> list[bool]:
         """Of each frame of Python: whether C has called the interpreter for it."""
-        return [bool(address & ENTERED) for address in self.addresses]
+        return [bool(address & PYTHON_ENTERED) for address in self.addresses]
 
     @property
     def frames(self) -> list[StackFrame]:

@@ -10,6 +10,7 @@ so they are still what they were when the stack was taken.
 from __future__ import annotations
 
 from ... import cpython as py
+from ...spec import PYTHON_ENTERED, PYTHON_FRAME
 from ...types import UINT64, Stack
 from .. import helpers as h
 from ..ir import BasicBlock, BpfFunction, MapFd, Operand, Reg
@@ -145,7 +146,7 @@ def _frame_function(lo: Lower, function: BpfFunction) -> None:
         b.store(walk.row(name, count), 0, value)
     id = mix(walk, identity, place)
     id = b.alu("rsh", b.alu("lsh", id, 3), 3)
-    id = b.alu("or", id, b.alu("lsh", b.mov(py.FRAME_MARK), 62))
+    id = b.alu("or", id, b.alu("lsh", b.mov(PYTHON_FRAME), 62))
     b.store(b.alu("add", b.load(state, 16), b.alu("lsh", count, 3)), 0, id)
     walk.put("hash", mix(walk, walk.get("hash"), id))
     walk.put("count", b.alu("add", count, 1))
@@ -175,7 +176,7 @@ def _mark_entered(walk: Walk, frames: Reg) -> None:
     b.branch("jle", count, STACK_FRAMES, inside, on)
     b.start(inside)
     last = b.alu("add", frames, b.alu("lsh", b.alu("sub", count, 1), 3))
-    b.store(last, 0, b.alu("or", b.load(last, 0), b.alu("lsh", b.mov(1), py.ENTERED.bit_length() - 1)))
+    b.store(last, 0, b.alu("or", b.load(last, 0), b.alu("lsh", b.mov(1), PYTHON_ENTERED.bit_length() - 1)))
     walk.put("hash", mix(walk, walk.get("hash"), 1))
     b.start(on)
 
