@@ -33,7 +33,7 @@ lint: $(STAMP)
 
 # The last line is pytest's own summary.
 test: lint
-	@$(PYTEST) -q $(TIERS)
+	@$(PYTEST) -q -n 2 $(TIERS)
 
 test-live: $(STAMP)
 	@$(PYTEST) -q tests/live

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from endings import endings
 from sonde.kernel import notices
 from support import live_obstacle
 
@@ -33,6 +34,22 @@ settings.load_profile("any machine")
 TIERS = ("unit", "golden", "live", "vm", "fuzz", "hostile")
 REQUIRED = {tier for tier in os.environ.get("SONDE_REQUIRE", "").replace(" ", "").split(",") if tier}
 TESTS = Path(__file__).parent
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests run on several CPUs, those that trace this kernel or load it follow one another on one of them, and
+    the others run beside them, a file at a time."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByTier(LoadScopeScheduling):
+        """By a test's name: what belongs together."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if tier_of(TESTS.parent / file) in ("unit", "golden", "fuzz") else "kernel"
+
+    return ByTier(config, log)
 
 
 def tier_of(path: Path) -> str:
@@ -106,11 +123,24 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     refuse_skip(outcome.get_result(), tier_of(collector.path))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what there is to say to the process that says it, if that is another."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["endings"] = endings
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    endings.extend(map(tuple, getattr(node, "workeroutput", {}).get("endings", ())))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say what was tried once more, and why: a fault that shows seldom is one, too."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.write_sep("=", f"RERUN {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)
+    again = [(f"RERUN {report.nodeid}", report.longreprtext) for report in terminalreporter.stats.get("rerun", ())]
+    for title, text in again + endings:
+        terminalreporter.write_sep("=", title)
+        terminalreporter.write_line(text)
 
 
 def open_fds() -> dict[int, str]:

@@ -167,7 +167,8 @@ def test_stacks_and_tables() -> None:
 
 @pytest.mark.parametrize(("script", "options", "said"), [
     (NUMBERED, {"flight": "soon"}, "takes a time"), (NUMBERED, {"flight": "1s,1K"}, "at least"),
-    (f"{LSEEK} {{ system(\"true\"); }}", {"flight": "1s", "unsafe": True}, "has no place in a flight")])
+    (f"{LSEEK} {{ system(\"true\"); }}", {"flight": "1s", "unsafe": True}, "has no place in a flight")],
+    ids=["time", "size", "action"])
 def test_what_makes_no_sense(script: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(sonde.UsageError, match=said):
         sonde.trace(script, **options)

@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from endings import endings
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INSIDE = os.environ.get("SONDE_VM", "")  # set in the guest: the kernel's series
@@ -237,12 +239,10 @@ def read_report(kernel: str, path: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_sessionfinish() -> None:
     """Say which kernels it was, and what was tried once more in a guest, or in another, and why."""
     if _running:
         every = [kernel for kernels in every_kernel(read_tier()) for kernel in kernels]
         others = "" if len(_running) == len(every) else f" (of {', '.join(every)}: make test-vm-all)"
-        terminalreporter.write_line(f"vm tier: Linux {', '.join(_running)}{others}")
-    for name, text in _again:
-        terminalreporter.write_sep("=", f"RERUN {name}")
-        terminalreporter.write_line(text)
+        endings.append(("vm tier", f"Linux {', '.join(_running)}{others}"))
+    endings.extend((f"RERUN {name}", text) for name, text in _again)
