@@ -106,6 +106,8 @@ def _exit_at_once(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     keep_pack()
+    if (patterns := sys.modules.get(f"{__package__}.patterns")) is not None:
+        patterns.keep_patterns()
     os._exit(status)
 
 

@@ -47,6 +47,9 @@ def test_a_second_start_imports_no_compiler(tmp_path: Path) -> None:
     assert first.stdout == second.stdout and "1 two   three|" in first.stdout and "end" in first.stdout
     once, twice = (set(done.stderr.splitlines()[-1].split()) for done in (first, second))
     assert {"sonde.compiler.pipeline", "sonde.language.parser"} <= once and not {"typing", "importlib", "json"} & once
+    again = start(tmp_path, "-e", SCRIPT + "// as if it were another")  # with all patterns known
+    assert "sonde.compiler.pipeline" in (thrice := set(again.stderr.splitlines()[-1].split()))
+    assert DEAR & thrice == set()
     assert not [name for name in twice if name.startswith(("sonde.compiler.", "sonde.btf.query"))]
     assert not {"sonde.language.parser", "sonde.semantics.check", "sonde.kernel.world"} & twice
     assert DEAR & twice == set()

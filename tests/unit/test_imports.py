@@ -17,7 +17,7 @@ LONGEST = 600  # lines
 
 BASE = {"basics", "record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership",
         "installed", "shipped", "aliases", "service", "families", "numerals", "kinds", "cpython", "source", "plain",
-        "unwinding"}
+        "unwinding", "patterns"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in FILES} - {"cli", "__init__", "__main__"}
@@ -44,11 +44,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aliases": set(),
     "families": {"basics"},
     "module_pack": {"btf"},
+    "patterns": {"basics", "btf"},
     "kinds": {"record"},
     "cpython": {"errors"},
     "unwinding": set(),
     "btf": {"basics", "record", "errors", "types", "uapi", "ownership"},
-    "language": {"basics", "record", "kinds", "source", "errors", "types", "installed", "shipped", "ownership"},
+    "language": {"basics", "patterns", "record", "kinds", "source", "errors", "types", "installed", "shipped", "ownership"},
     "semantics": BASE | {"language"},
     "compiler": BASE | {"language", "semantics"},
     "functions": BASE | {"language", "semantics", "compiler"},

@@ -16,11 +16,10 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
+from ..basics import bisect_left
 from ..errors import EnvironmentProblem
 from .cache import read_cache, write_cache
 from .codec import ENUM, ENUM64, EXTRA, EXTRA_EACH, KINDS, PAIR, RECORD, TRIPLE, Blob, Header
@@ -75,6 +74,7 @@ def build_index(blob: Blob, header: Header, first: int = 1, base_string: Callabl
 
     Raises EnvironmentProblem if the records are malformed.
     """
+    from array import array
     data = blob.ensure_range(0, len(blob))
     kinds, offsets = bytearray(), array("I")
     named, constants = array("I"), array("I")  # string offset, id, string offset, id ...
@@ -163,6 +163,7 @@ def _pad_to_words(size: int) -> bytes:
 
 
 def _save_index(file: str, index: TypeIndex) -> None:
+    from array import array
     tables = [bytes(bytearray(index.kinds)), array("I", index.offsets).tobytes(), array("Q", index.names).tobytes(),
               array("Q", index.enumerators).tobytes()]
     head = _HEAD.pack(_MAGIC, _VERSION, len(index.offsets), len(index.names), len(index.enumerators))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from .. import patterns
 from ..families import FamilyTable
 
 TYPE_CHECKING = False
@@ -18,7 +17,7 @@ FAMILIES = {
     "clocks": "nsecs elapsed jiffies",
     "stacks": "kstack ustack dw_ustack pystack stack",
 }
-_ARGUMENT = re.compile(r"arg\d{1,3}\Z")
+_ARGUMENT = patterns.compile(r"arg\d{1,3}\Z")
 
 
 class BuiltinTable(FamilyTable["Builtin"]):

@@ -7,8 +7,7 @@ must be in r6-r9 or in memory; any other may be in r1-r4 too.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-
+from ..basics import bisect_left, bisect_right, insort_right
 from ..record import Record
 from .ir import CALLS, BasicBlock, BpfFunction, Op, Reg
 
@@ -166,7 +165,7 @@ class Location:
     def take(self, interval: Interval) -> None:
         self._by[interval.reg.id] = interval
         for start, end in interval.ranges:
-            insort(self._taken, (start, end, interval.reg.id))
+            insort_right(self._taken, (start, end, interval.reg.id))
 
     def give(self, id: int) -> Interval:
         """Free what a register had taken; its interval."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ..kinds import KINDS, ProbeKind
 from ..language.ast import Reference
 from ..record import Record
@@ -91,7 +89,9 @@ def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
     """Tracepoints that some clause takes as they are and some other by a raw one. All are to take them as they are:
     the kernel would not keep the order of the clauses otherwise."""
     clauses = [[a for a in probe.attach if a.kind == "tracepoint"] for probe in probes]
-    count = Counter([a.name for points in clauses for a in points])
+    count: dict[str, int] = {}
+    for name in [a.name for points in clauses for a in points]:
+        count[name] = count.get(name, 0) + 1
     ways: dict[str, set[str]] = {}
     for probe, points in zip(probes, clauses):
         used = args_used(probe) if points else None

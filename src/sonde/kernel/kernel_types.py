@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cached_property
 
+from ..basics import cached_property
 from ..btf import codec
 from ..btf.query import Btf
 from ..errors import EnvironmentProblem

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
-
+from ..basics import bisect_right
 from ..record import Value
 from . import places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
 
 _FAR = 1 << 24  # a symbol this far below an address is unrelated
 _FEW = 50  # addresses that are looked up one by one, before an index is built
@@ -28,7 +31,7 @@ class KernelSymbols:
         self._path = path
         self._data: bytes | None = None
         self._addresses: array[int] | None = None
-        self._lines = array("I")  # where each symbol's line starts in _data
+        self._lines: Sequence[int] = ()  # where each symbol's line starts in _data
         self._cache: dict[int, KernelSymbol | None] = {}
 
     def _kallsyms_text(self) -> bytes:
@@ -114,6 +117,7 @@ class KernelSymbols:
 
     def _build_index(self) -> array[int]:
         """Build the index: addresses ascending, and in ``_lines`` where their lines start."""
+        from array import array
         addresses, lines, text = array("Q"), array("I"), b"" if self.restricted else self._kallsyms_text()
         start, ordered, last = 0, True, 0
         while (end := text.find(b"\n", start)) >= 0:

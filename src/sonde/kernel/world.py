@@ -7,9 +7,9 @@ list; EnvironmentProblem is raised if that cannot be found out (no tracefs, no p
 from __future__ import annotations
 
 import os
-from functools import cached_property
 
 from ..arch import this_arch
+from ..basics import cached_property
 from ..btf.query import Btf
 from ..errors import EnvironmentProblem
 from ..spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype

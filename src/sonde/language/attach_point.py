@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from .. import patterns
 from ..kinds import KINDS
 from ..source import Source, Span
 from .ast import AttachPoint
@@ -16,9 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_PIECE = re.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', re.ASCII | re.DOTALL)
-_PARAMETER = re.compile(r"\$[0-9]+", re.ASCII)
-_ALIAS = re.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", re.ASCII)
+_PIECE = patterns.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', patterns.ASCII | patterns.DOTALL)
+_PARAMETER = patterns.compile(r"\$[0-9]+", patterns.ASCII)
+_ALIAS = patterns.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", patterns.ASCII)
 
 # Probes whose second part is a file; its slashes start no predicate.
 _FILE_PROBES = frozenset([name for kind in KINDS.values() if kind.user for name in (kind.name, *kind.aliases)])
@@ -80,7 +80,7 @@ class AttachPointReader:
         if piece == '"':
             self._fail("unterminated-string", "syntax: unterminated string", start, start + 1, ['close it with "'])
         if piece[0] == '"':
-            return re.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1]), piece)[1:-1]
+            return patterns.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1]), piece)[1:-1]
         if piece[0] == "$" and len(piece) > 1:
             return self._positional_parameter(piece[1:])
         return piece
@@ -102,7 +102,7 @@ class AttachPointReader:
             return False
         # A slash in a function's name, as Go has, unless the text up to the block reads /.../
         before_block = self._source.text[pos + 1:pos + 1000].partition("{")[0].rstrip()
-        return before_block.endswith("/") and not re.search(r"\s/", before_block[:-1])
+        return before_block.endswith("/") and not patterns.search(r"\s/", before_block[:-1])
 
     def _fail_no_attach_point(self, pos: int) -> NoReturn:
         """There is no attach point at ``pos``."""

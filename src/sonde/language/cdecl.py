@@ -6,8 +6,7 @@ pointers to functions and to arrays are ``void *``, and a flexible array has 0 e
 
 from __future__ import annotations
 
-import re
-
+from .. import patterns
 from ..source import Span
 from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, TypeSyntax
 from .constants import NotConstant, evaluate_constant
@@ -259,4 +258,4 @@ class DeclarationParser(ExpressionParser):
 
 def split_attributes(text: str) -> list[str]:
     """``packed, aligned(8)`` → each of them."""
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
+    return [part.strip() for part in patterns.split(r",(?![^(]*\))", text) if part.strip()]

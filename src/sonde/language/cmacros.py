@@ -5,8 +5,7 @@ Imported when a script defines the first one.
 
 from __future__ import annotations
 
-import re
-
+from .. import patterns
 from .lexer import TOKEN, Token
 
 MAX_TOKENS = 100_000
@@ -25,7 +24,7 @@ class CMacro:
 
 def parse_macro_parameters(text: str) -> tuple[list[str], int] | None:
     """``(a, b)`` → the names and where the body starts; None if it is malformed."""
-    found = re.match(_PARAMETERS, text, re.ASCII)
+    found = patterns.match(_PARAMETERS, text, patterns.ASCII)
     if found is None:
         return None
     names = [n.strip() for n in found[1].split(",")] if found[1].strip() else []

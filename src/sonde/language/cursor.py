@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from .. import patterns
 from ..source import Source, Span
 from .diagnostics import Diagnostics
 from .lexer import COMPLAINTS, Token, confusion
@@ -149,7 +149,7 @@ class Cursor:
         use of the C macro that the token comes from."""
         kind, text, start, end = self.token
         if kind == "int":
-            found = re.compile(r"[\w.]+", re.ASCII).match(self.source.text, start)
+            found = patterns.compile(r"[\w.]+", patterns.ASCII).match(self.source.text, start)
             end = found.end() if found is not None else end
         elif kind not in ("word", "var", "map", "param") and (kind == "bad" or end - start == len(text)):
             end = min(end, start + 1)

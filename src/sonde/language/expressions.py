@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from .. import patterns
 from ..source import Span
 from . import ast
 from .ast import Expr, Stmt
@@ -30,8 +30,9 @@ _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 def _describe_malformed_number(text: str) -> tuple[str, int, int]:
     """What is wrong with a number, and its start and end. A valid unit or suffix is read first: of ``5sec``, ``ec`` is
     wrong."""
-    found = re.fullmatch(r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)(?:[num]?s|[mhd]|[uU]?[lL]{0,2})?([a-zA-Z_]\w*)", text)
-    if re.match(r"0[xX](?![0-9a-fA-F])", text):
+    found = patterns.fullmatch(
+        r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)(?:[num]?s|[mhd]|[uU]?[lL]{0,2})?([a-zA-Z_]\w*)", text)
+    if patterns.match(r"0[xX](?![0-9a-fA-F])", text):
         return "syntax: invalid integer: ", 0, 2
     if found is not None and found[1].lower() not in ("e", "l"):
         return f"syntax: invalid integer suffix '{found[1]}'", found.start(1), len(text)

@@ -7,9 +7,9 @@ and the text between ``#if`` and ``#endif`` stay as they are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from .. import patterns
 from ..record import Record
 from ..source import Source
 from . import ast
@@ -77,7 +77,7 @@ class _Places:
                 self.declared.add(node.target.span.end)
             elif isinstance(node, ast.Subprogram) and node.returns is not None:
                 self.returned.add(node.returns.span.start)
-            elif isinstance(node, ast.TypeSyntax) and not re.match(r"(?!typeof\b)\w+\s*\(", node.span.text):
+            elif isinstance(node, ast.TypeSyntax) and not patterns.match(r"(?!typeof\b)\w+\s*\(", node.span.text):
                 self.types.append((node.span.start, node.span.end))
         self.types.sort()
 
@@ -99,7 +99,7 @@ class _Scanner:
         """Where each outermost #if starts and its #endif ends."""
         found: dict[int, int] = {}
         depth = start = 0
-        for line in re.finditer(_CONDITIONAL, self.body):
+        for line in patterns.finditer(_CONDITIONAL, self.body):
             if line[1] == "endif":
                 depth -= 1
                 if depth == 0:
@@ -114,7 +114,7 @@ class _Scanner:
         pos, last = 0, 0
         opens = closes = -1  # the positions after which a predicate's slashes are looked for
         while pos < len(self.body):
-            blank = re.compile(r"\s*").match(self.body, pos)
+            blank = patterns.compile(r"\s*").match(self.body, pos)
             pos = blank.end() if blank is not None else pos
             if pos >= len(self.body):
                 break
@@ -136,7 +136,7 @@ class _Scanner:
             return Piece("point", " ".join(text[pos:end].split()), pos, end)
         end = self.verbatim.get(pos)
         if end is None and text[pos] == "#":
-            line = re.compile(_DIRECTIVE).match(text, pos)
+            line = patterns.compile(_DIRECTIVE).match(text, pos)
             end = line.end() if line is not None else pos + 1
         if end is not None:
             return Piece("#", text[pos:end].rstrip(), pos, end)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from copy import copy
 
+from .. import patterns
 from ..errors import ERROR, WARNING
 from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
@@ -26,7 +26,7 @@ class HeaderParser(FileParser):
     @property
     def is_read_once(self) -> bool:
         """Whether the header asks to be read only once."""
-        return re.search(_ONCE, self.source.text) is not None
+        return patterns.search(_ONCE, self.source.text) is not None
 
     def parse_whole_header(self) -> None:
         """The header, by libclang if this reader does not understand all of it and the extra is installed. What clang
@@ -75,7 +75,7 @@ class HeaderParser(FileParser):
         text, end = self.source.text, len(self.source.text)
         pos = self._lexer.skip_directives(0)
         while pos < end and not self.should_stop():
-            linkage = re.compile(_LINKAGE).match(text, pos)
+            linkage = patterns.compile(_LINKAGE).match(text, pos)
             if linkage is not None or text.startswith(("}", ";"), pos):
                 pos = self._lexer.skip_directives(linkage.end() if linkage is not None else pos + 1)
                 continue
@@ -90,7 +90,7 @@ class HeaderParser(FileParser):
 
     def _parse_declaration(self, pos: int) -> None:
         """One declaration, from ``pos`` on."""
-        word = re.compile(r"\w*", re.ASCII).match(self.source.text, pos)
+        word = patterns.compile(r"\w*", patterns.ASCII).match(self.source.text, pos)
         assert word is not None
         if word[0] == "typedef":
             self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))

@@ -7,7 +7,7 @@ An error in the text becomes a ``bad`` token, which is reported only if the pars
 
 from __future__ import annotations
 
-import re
+from .. import patterns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Token = tuple[str, str, int, int]
 
 _COMMENT = r"//[^\n]*|/\*.*?\*/"
 
-TOKEN = re.compile(
+TOKEN = patterns.compile(
     r"\s*(?:"
     r"(?P<word>[A-Za-z_]\w*)"
     r"|(?P<comment>" + _COMMENT + ")"
@@ -33,9 +33,9 @@ TOKEN = re.compile(
     r"|(?P<param>\$[0-9#]\w*)"
     r"|(?P<char>'(?:[^'\\\n]|\\[^\n])')"
     r"|(?P<end>\Z)"
-    r"|(?P<other>.))", re.ASCII | re.DOTALL)
+    r"|(?P<other>.))", patterns.ASCII | patterns.DOTALL)
 
-_TRIVIA = re.compile(r"(?:\s+|" + _COMMENT + ")*", re.ASCII | re.DOTALL)
+_TRIVIA = patterns.compile(r"(?:\s+|" + _COMMENT + ")*", patterns.ASCII | patterns.DOTALL)
 
 
 class Lexer:
@@ -192,7 +192,7 @@ def parse_integer(text: str) -> int | None:
     """
     if text.isdigit() and text.isascii() and len(text) <= 64 and (text[0] != "0" or len(text) == 1):
         return int(text)
-    found = re.fullmatch(_NUMBER, text, re.ASCII)
+    found = patterns.fullmatch(_NUMBER, text, patterns.ASCII)
     if found is None:
         return None
     hexadecimal, octal, decimal, exponent, suffix = found.groups()
@@ -220,7 +220,7 @@ def unescape_string(text: str) -> tuple[str, list[tuple[int, int]]]:
     """
     wrong: list[tuple[int, int]] = []
 
-    def replace_escape(found: re.Match[str]) -> str:
+    def replace_escape(found: patterns.Match[str]) -> str:
         hexadecimal, octal, char = found.groups()
         if char is not None:
             if char not in _ESCAPES:
@@ -232,7 +232,7 @@ def unescape_string(text: str) -> tuple[str, list[tuple[int, int]]]:
         byte &= 255
         return chr(byte) if byte < 128 else chr(0xDC00 + byte)
 
-    value = re.sub(_ESCAPE, replace_escape, text, flags=re.DOTALL) if "\\" in text else text
+    value = patterns.sub(_ESCAPE, replace_escape, text, flags=patterns.DOTALL) if "\\" in text else text
     if not value.isascii():
         try:
             value = value.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")

@@ -6,9 +6,9 @@ level. A syntax error ends the item it is in (a probe, a definition); parsing go
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from .. import patterns
 from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
@@ -74,7 +74,8 @@ class Parser(FileParser):
         pos = self._lexer.skip_directives(0)
         while pos < end and not self.should_stop():
             self.load_tokens([("eof", "", pos, pos)])
-            found = re.compile(_ITEM, re.ASCII).match(text, pos) if text.startswith(_ITEM_WORDS, pos) else None
+            is_item = text.startswith(_ITEM_WORDS, pos)
+            found = patterns.compile(_ITEM, patterns.ASCII).match(text, pos) if is_item else None
             try:
                 pos = self._parse_clause(pos) if found is None else self._parse_item(found, pos)
             except Abandoned:
@@ -111,7 +112,7 @@ class Parser(FileParser):
 
     # --- items --------------------------------------------------------------------------------------------
 
-    def _parse_item(self, found: re.Match[str], pos: int) -> int:
+    def _parse_item(self, found: patterns.Match[str], pos: int) -> int:
         kind = found.lastgroup
         self._begun |= kind in ("macro", "fn", "let")
         if kind == "config":
@@ -171,7 +172,7 @@ class Parser(FileParser):
         if pos >= len(text):
             self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, pos, pos),
                       [f"say what it is to do: {point.text} {{ ... }}"])
-        rest = re.compile(r"[@$]?\w+|\S", re.ASCII).match(text, pos)
+        rest = patterns.compile(r"[@$]?\w+|\S", patterns.ASCII).match(text, pos)
         assert rest is not None
         hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
         self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
@@ -189,7 +190,7 @@ class Parser(FileParser):
         if self.kind != "eof":
             self.fail_unexpected("'{' and the fields" if isinstance(node, ast.CStruct) else "';'")
         text, end = self.source.text, self._lexer.skip_trivia(self.tokens[-1][2])
-        while (attribute := re.compile(ATTRIBUTE).match(text, end)) is not None:
+        while (attribute := patterns.compile(ATTRIBUTE).match(text, end)) is not None:
             if isinstance(node, ast.CStruct):
                 self.apply_attributes(node, split_attributes(attribute[1] or attribute[2] or ""))
             end = self._lexer.skip_trivia(attribute.end())

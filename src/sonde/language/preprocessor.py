@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from .. import patterns
 from ..source import Source, Span
 from .diagnostics import Diagnostics
 
@@ -89,12 +89,13 @@ class Preprocessor:
         if name == "define":
             self._define_macro(rest, span)
         elif name == "undef":
-            self._undefine_macro(re.sub(_COMMENT, " ", rest).strip())
+            self._undefine_macro(patterns.sub(_COMMENT, " ", rest).strip())
         elif name == "include":
-            self._handle_include(re.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
+            self._handle_include(patterns.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
         elif name == "error":
             self._error("error-directive", f"#error{rest.rstrip()}", span)
-        elif name == "pragma" and re.match(r"\s*pack\s*\([^)]*\d", rest) and len(self._diagnostics.items) < _ENOUGH:
+        elif name == "pragma" and len(self._diagnostics.items) < _ENOUGH \
+                and patterns.match(r"\s*pack\s*\([^)]*\d", rest):
             self._diagnostics.warning("ignored-attribute", "#pragma pack has no effect: structs are laid out as if it "
                                       "were not there", span, ["write __attribute__((packed)) after the struct"])
         elif name not in ("pragma", "warning", "line", "ident", ""):
@@ -107,18 +108,18 @@ class Preprocessor:
         self.macros.pop(name, None)
 
     def _define_macro(self, rest: str, span: Span) -> None:
-        found = re.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, re.ASCII)
+        found = patterns.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, patterns.ASCII)
         if found is None:
             self._error("bad-define", "#define needs a name", span, ("write #define NAME value",))
             return
         name = found[1]
         self._undefine_macro(name)
-        text = re.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[found.end():])
+        text = patterns.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[found.end():])
         if found[2]:
             self._define_function_macro(name, "(" + text, span)
             return
         self.defines[name] = text = text.strip()
-        if not re.fullmatch(_PLAIN, text, re.ASCII):
+        if not patterns.fullmatch(_PLAIN, text, patterns.ASCII):
             from .cmacros import CMacro
             self.macros[name] = CMacro(name, None, text)
 
@@ -132,7 +133,7 @@ class Preprocessor:
             self.macros[name] = CMacro(name, found[0], text[found[1]:].strip())
 
     def _handle_include(self, rest: str, span: Span) -> None:
-        found = re.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
+        found = patterns.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
         if found is None:
             self._error("bad-include", "#include needs a header", span, ("write #include <linux/sched.h>",))
             return
@@ -140,11 +141,11 @@ class Preprocessor:
         if self._include_file is not None:
             self._include_file(found[1] or found[2], bool(found[2]), span)
 
-    def _branch_holds(self, name: str, line: re.Match[str]) -> bool:
+    def _branch_holds(self, name: str, line: patterns.Match[str]) -> bool:
         """Whether the branch after ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
         if name in ("if", "elif"):
             return self._condition(line.start("rest"), line.end())
-        word = re.sub(_COMMENT, "", line["rest"]).strip()
+        word = patterns.sub(_COMMENT, "", line["rest"]).strip()
         if not word.isidentifier():
             self._error("bad-condition", f"#{name} needs one name", Span(self._source, line.start(), line.end()))
         return self.is_defined(word) == (name == "ifdef")
@@ -152,7 +153,7 @@ class Preprocessor:
     def _skip_branches(self, pos: int, taken: bool = False) -> int:
         """Past the branches that are not taken: after the #elif or #else that is, or after the #endif."""
         depth = 0
-        for found in re.compile(_BRANCH).finditer(self._source.text, pos):
+        for found in patterns.compile(_BRANCH).finditer(self._source.text, pos):
             name = found[1]
             if name.startswith("if"):
                 depth += 1
@@ -168,8 +169,8 @@ class Preprocessor:
         return len(self._source.text)
 
 
-def _directive_line(text: str, pos: int) -> re.Match[str]:
+def _directive_line(text: str, pos: int) -> patterns.Match[str]:
     """The logical line whose ``#`` is at ``pos``."""
-    found = re.compile(_LINE, re.ASCII).match(text, pos)
+    found = patterns.compile(_LINE, patterns.ASCII).match(text, pos)
     assert found is not None
     return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
-
+from ..basics import itemgetter
 from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance

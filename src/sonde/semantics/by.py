@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
+from .. import patterns
 from ..basics import TypeVar
 from ..language.ast import Binary, Call, Name, Node, StrLiteral
 from .nodes import Tree, walk_nodes
 from .rows import Functions
 
 T = TypeVar("T")
-_COLUMN = re.compile(r"\bCOMM( *)")  # a heading, with the room up to the next one
+_COLUMN = patterns.compile(r"\bCOMM( *)")  # a heading, with the room up to the next one
 
 
 def show_groups(trees: Tree, by: str, functions: Functions) -> bool:

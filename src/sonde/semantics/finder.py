@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
+from .. import patterns
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..record import Record
@@ -112,7 +112,8 @@ def pattern_matcher(pattern: str) -> Callable[[str], bool]:
     """What a name must be like in which ``*`` stands for anything."""
     if not is_pattern(pattern):
         return lambda name: name == pattern
-    compiled = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.S)
+    import re
+    compiled = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
     return lambda name: compiled.fullmatch(name) is not None
 
 
@@ -128,18 +129,18 @@ def split_offset(text: str) -> tuple[str, int] | None:
 def parse_number(text: str) -> int | None:
     """``99``, ``0x10``, ``1e6``, ``1_000``; None for anything else."""
     text = text.replace("_", "")
-    if re.fullmatch(r"\d{1,18}e\d{1,2}", text):
+    if patterns.fullmatch(r"\d{1,18}e\d{1,2}", text):
         mantissa, exponent = text.split("e")
         return int(mantissa) * int("1" + "0" * int(exponent))
-    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", text):
+    if patterns.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", text):
         return int(text, 16)
-    return int(text) if re.fullmatch(r"\d{1,19}", text) else None
+    return int(text) if patterns.fullmatch(r"\d{1,19}", text) else None
 
 
 def describe_bad_number(text: str) -> str:
     """Why :func:`parse_number` does not take ``text``."""
     digits = text.replace("_", "")
-    if re.fullmatch(r"\d{20,}", digits) or re.fullmatch(r"0[xX][0-9a-fA-F]{17,}", digits):
+    if patterns.fullmatch(r"\d{20,}", digits) or patterns.fullmatch(r"0[xX][0-9a-fA-F]{17,}", digits):
         return f"overflow error, maximum value is {2 ** 64 - 1}: {text}"
     return f"invalid {'trailing bytes' if digits[:1].isdigit() and digits[:2] != '0x' else 'integer'}: {text}"
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
+from .. import patterns
 from ..language.ast import Call, Expr
 from ..spec import FormatPart
 from ..types import Bool, Buf, Enum, Int, NoneType, Pointer, Str, Type
 from . import convert
 from .context import ARGUMENT, CheckContext
 
-_CONVERSION = re.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
-                         r"(?P<conversion>rx|rh|gr|[diuoxXpcsraAeEfFgGn%])|%", re.S)
+_CONVERSION = patterns.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
+                         r"(?P<conversion>rx|rh|gr|[diuoxXpcsraAeEfFgGn%])|%", patterns.DOTALL)
 UNKNOWN = "aAeEfFgGn"  # C's, for which there are no values here
 
 

@@ -7,9 +7,9 @@ same either way, so on a kernel that lacks one of the two, the other serves the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from .. import patterns
 from ..arch import ARCHES
 from ..kinds import KINDS
 from ..language.ast import AttachPoint
@@ -81,7 +81,7 @@ def _name_feature(finder: ProbeFinder, kind: str) -> str:
     """The feature that a kind needs, and if this kernel is too old for it, the first that is not."""
     feature, world = KINDS[kind].feature, finder.world
     first = ARCHES[world.arch].fentry_since if feature == "fentry" else (0, 0)
-    known = re.match(r"(\d+)\.(\d+)", world.release)
+    known = patterns.match(r"(\d+)\.(\d+)", world.release)
     old = known is not None and (int(known[1]), int(known[2])) < first
     return f"{feature} (Linux {first[0]}.{first[1]})" if old else feature
 
@@ -212,7 +212,7 @@ def _sees_other_words(known: KernelFunction, use: Use) -> bool:
     fill a register, for those before them or by themselves."""
     if "kstack" in use.names:
         return True
-    numbers = [int(name[3:]) for name in use.names if re.fullmatch(r"arg\d+", name)]
+    numbers = [int(name[3:]) for name in use.names if patterns.fullmatch(r"arg\d+", name)]
     fields = known.args.fields
     return any(number >= len(fields) or fields[number].offset != 8 * number or fields[number].type.size != 8
                or not isinstance(fields[number].type, Scalar) for number in numbers)

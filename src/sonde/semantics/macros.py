@@ -11,10 +11,10 @@ the call.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
-from functools import cache
 
+from .. import patterns
+from ..basics import cache
 from ..language.ast import (
     Assign,
     BlockExpr,
@@ -65,7 +65,7 @@ def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], l
             continue
         forms = known.setdefault(macro.name, {})
         if len(macro.params) in forms:
-            head = re.compile(r"macro\s+\w+").match(macro.span.text)
+            head = patterns.compile(r"macro\s+\w+").match(macro.span.text)
             end = macro.span.start + (head.end() if head is not None else len(macro.span.text))
             diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}",
                               Span(macro.span.source, macro.span.start, end))

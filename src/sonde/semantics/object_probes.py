@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Sequence
 
+from .. import patterns
 from ..arch import ARCHES
 from ..kinds import KINDS
 from ..language.ast import AttachPoint
@@ -101,7 +101,7 @@ def available_iterators(finder: ProbeFinder) -> list[str]:
 
 def iterator_kinds(structs: Sequence[str]) -> list[str]:
     """The kinds among the kernel's structs ``bpf_iter__KIND``."""
-    found = [m[1] for m in [re.fullmatch(r"bpf_iter__(\w+)", name) for name in structs] if m]
+    found = [m[1] for m in [patterns.fullmatch(r"bpf_iter__(\w+)", name) for name in structs] if m]
     return sorted(name for name in found if name not in ITERATORS_OF_ONE)
 
 

@@ -6,9 +6,9 @@ matched, after calling ``finder.report_missing`` (which obeys ``missing_probes``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
 
+from .. import patterns
 from ..kinds import KINDS, find_kind
 from ..language.ast import AttachPoint
 from ..record import Record
@@ -171,7 +171,7 @@ def _expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> 
 
 def _parse_period(kind: str, parts: list[str]) -> int | str:
     """Nanoseconds, or what is wrong."""
-    found = re.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
+    found = patterns.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
     sign = parts[-1].startswith("-")
     count = parse_number(found.group(1)[sign:]) if found else None
     if found is None or count is None:

@@ -3,8 +3,7 @@ functions."""
 
 from __future__ import annotations
 
-import re
-
+from .. import patterns
 from ..arch import ARCHES
 from ..language.diagnostics import nearest_names
 from .finder import ProbeFinder
@@ -54,6 +53,7 @@ SIMILAR = {
 def similar_probes(finder: ProbeFinder, function: str, returning: bool) -> list[str]:
     """Hints: probes of this kernel that see what a kernel function would show."""
     prefixes = "|".join(row.syscall_prefix for row in ARCHES.values())
+    import re
     syscall = re.fullmatch(rf"(?:{prefixes}|(?:__se_|__do_)?[sS]y[sS]_)(\w+)", function)
     known = SIMILAR.get(function)
     if syscall:
@@ -62,7 +62,7 @@ def similar_probes(finder: ProbeFinder, function: str, returning: bool) -> list[
         known = known.replace("sys_enter_", "sys_exit_")
     if known:
         return [f"{known} sees the same event"]
-    core = re.sub(r"^_+|_nested$|_locked$", "", function).replace("*", "")
+    core = patterns.sub(r"^_+|_nested$|_locked$", "", function).replace("*", "")
     close = nearest_names(core, [e for _, e in finder.tracepoints])
     if not close:
         return ["see the tracepoints of this kernel: sonde -l 'tracepoint:*'"]

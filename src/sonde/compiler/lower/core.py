@@ -8,9 +8,8 @@ that the caller provides: keys, map values and event records are built in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
-from ...basics import TypeVar
+from ...basics import TypeVar, contextmanager
 from ...kinds import KINDS
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
 from ...semantics.nodes import walk_nodes

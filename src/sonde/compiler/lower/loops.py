@@ -7,8 +7,8 @@ reaches the program's variables.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
+from ...basics import contextmanager
 from ...language.ast import Binary, Call, Clause, For, If, MapRef, Node, ScratchVar, Ternary, VarDecl, Variable, While
 from ...semantics.nodes import Tree, walk_nodes
 from ...semantics.typed import ScriptMap
