@@ -9,6 +9,7 @@ series, and behind it the architecture if it is another: "6.12 aarch64".
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import os
 import subprocess
@@ -47,12 +48,13 @@ class Tier(pytest.File):
         names = _listed[:] = listed(everything())
         for kernel, left_out in chosen_kernels(table):
             not_here = {*table["without"], *left_out}
-            for name in [n for n in names if not {n, n.partition("::")[0]} & not_here]:
+            for name in [n for n in names if not {n, file_of(n)} & not_here]:
                 yield Inside.from_parent(self, name=f"{kernel} {name}", kernel=kernel, test=name)
 
 
 def read_tier() -> dict[str, Any]:
-    """What tier.toml says for this run: "kernels", "minutes" for each of them, "tests", "first", "second", "without".
+    """What tier.toml says for this run: "kernels", "minutes" of a guest and how many tests are its "share", "tests",
+    "first", "second", "without".
     """
     table = tomllib.loads((HERE / "tier.toml").read_text())
     return table | (table["full"] if FULL else {})
@@ -115,7 +117,8 @@ class Inside(pytest.Item):
         self.add_marker(pytest.mark.timeout(2 * read_tier()["minutes"] * 60 + 30))
 
     def runtest(self) -> None:
-        outcome, text = results(self.session, self.kernel).get(self.test, ("failed", "it was not run"))
+        found = results(self.session, self.kernel, file_of(self.test))
+        outcome, text = found.get(self.test, ("failed", "it was not run"))
         if outcome == "skipped":
             pytest.xfail(f"{self.kernel}: {text}")  # this kernel cannot: not the same as a tier that did not run
         if outcome == "not run":
@@ -129,21 +132,40 @@ class Inside(pytest.Item):
 
 _listed: list[str] = []  # everything in tier.toml
 _again: list[tuple[str, str]] = []  # (kernel and test, text) of what was tried once more
-_running: dict[str, Future[dict[str, tuple[str, str]]]] = {}
+_running: dict[tuple[str, str], Future[dict[str, tuple[str, str]]]] = {}  # by kernel and file
 
 
-def results(session: pytest.Session, kernel: str) -> dict[str, tuple[str, str]]:
-    """test → (outcome, text) of one kernel. All are booted when the first is asked for: each of them takes one CPU."""
+def results(session: pytest.Session, kernel: str, file: str) -> dict[str, tuple[str, str]]:
+    """test → (outcome, text) of the guest that has the file. All are booted, in turn, when the first is asked for: each
+    of them takes one CPU."""
     if not _running:
         wanted: dict[str, list[str]] = {}
         for item in session.items:
             if isinstance(item, Inside):
                 wanted.setdefault(item.kernel, []).append(item.test)
-        pool = ThreadPoolExecutor(max(1, min(len(wanted), len(os.sched_getaffinity(0)))))
+        pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
         for series, tests in wanted.items():
-            _running[series] = pool.submit(boot, series, tests)
+            for share in shares(tests):
+                guest_of_share = pool.submit(boot, series, share)
+                _running.update({(series, file_of(test)): guest_of_share for test in share})
         pool.shutdown(wait=False)
-    return _running[kernel].result()
+    return _running[kernel, file].result()
+
+
+def shares(tests: list[str]) -> Iterator[list[str]]:
+    """The tests of a kernel, guest by guest: whole files, until there are "share" of them."""
+    share: list[str] = []
+    for _, group in itertools.groupby(tests, file_of):
+        of_file = list(group)
+        if share and len(share) + len(of_file) > read_tier()["share"]:
+            yield share
+            share = []
+        share += of_file
+    yield share
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 TIMED_OUT, DIED = 124, 125  # vmrun's statuses
@@ -209,8 +231,8 @@ def guest(kernel: str, tests: list[str], deadline: float) -> dict[str, tuple[str
 
 def others_of(found: dict[str, tuple[str, str]], tests: list[str], status: int) -> dict[str, tuple[str, str]]:
     """Tests that a kernel does not have, though it ran the other tests of their files and came to the end."""
-    ran = {name.partition("::")[0] for name in found} if status in (0, 1) else set()
-    return {name: ("skipped", "not among the file's tests there") for name in tests if name.partition("::")[0] in ran}
+    ran = {file_of(name) for name in found} if status in (0, 1) else set()
+    return {name: ("skipped", "not among the file's tests there") for name in tests if file_of(name) in ran}
 
 
 def selection(tests: list[str]) -> list[str]:
@@ -219,7 +241,7 @@ def selection(tests: list[str]) -> list[str]:
     whole = [name for name in everything() if "::" not in name]
 
     def argument(test: str) -> str:
-        file = test.partition("::")[0]
+        file = file_of(test)
         return file if any(file == name or file.startswith(name + "/") for name in whole) else test
     chosen = dict.fromkeys(map(argument, tests))
     others = [test for test in _listed if test not in tests and argument(test) in chosen]
@@ -243,6 +265,7 @@ def pytest_sessionfinish() -> None:
     """Say which kernels it was, and what was tried once more in a guest, or in another, and why."""
     if _running:
         every = [kernel for kernels in every_kernel(read_tier()) for kernel in kernels]
-        others = "" if len(_running) == len(every) else f" (of {', '.join(every)}: make test-vm-all)"
-        endings.append(("vm tier", f"Linux {', '.join(_running)}{others}"))
+        booted = list(dict.fromkeys(kernel for kernel, _ in _running))
+        others = "" if len(booted) == len(every) else f" (of {', '.join(every)}: make test-vm-all)"
+        endings.append(("vm tier", f"Linux {', '.join(booted)}{others}"))
     endings.extend((f"RERUN {name}", text) for name, text in _again)

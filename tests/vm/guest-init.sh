@@ -14,7 +14,7 @@ ulimit -n 65536
 . $R/vars
 i=0
 while P=$(echo /dev/vport*p4); [ ! -e "$P" ]; do
-  i=$((i+1)); [ $i -gt 200 ] && { echo "sonde-vm: no virtio ports"; $B poweroff -f; }
+  i=$((i+1)); [ $i -gt 1200 ] && { echo "sonde-vm: no virtio ports"; $B poweroff -f; }
   $B sleep 0.05
 done
 P=${P%4}
