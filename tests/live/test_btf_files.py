@@ -90,7 +90,7 @@ def test_files_of_other_kernels_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("probe", "words"), [
-    ("iter:task", "iter task not available"), ("fentry:vfs_read", "has no fentry"),
+    ("iter:task", "iter task not available"), ("fexit:vfs_read { print(args.count); }", "has no fentry"),
     ("begin { for ($t : iter_task()) { } }", "iter_task")])
 def test_what_takes_the_kernels_own_types_is_refused(probe: str, words: str, folder: Path) -> None:
     """It could not tell what a file's numbers mean."""
