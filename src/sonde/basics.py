@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bisect import bisect_right as bisect_right
     from bisect import insort_right as insort_right
     from collections import deque as deque
+    from collections.abc import Mapping as Mapping
     from contextlib import contextmanager as contextmanager
     from functools import cache as cache
     from functools import cached_property as cached_property
@@ -25,6 +26,7 @@ else:
     from _bisect import bisect_right as bisect_right
     from _bisect import insort_right as insort_right
     from _collections import deque as deque
+    from _collections_abc import Mapping as Mapping
     from _operator import add as add
     from _operator import itemgetter as itemgetter
 

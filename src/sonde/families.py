@@ -3,18 +3,16 @@ milliseconds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from .basics import Generic, TypeVar
+from .basics import Generic, Mapping, TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterator
 
 Row = TypeVar("Row", covariant=True)
 
 
-class FamilyTable(Mapping[str, "Any"], Generic[Row]):
+class FamilyTable(Mapping[str, Row], Generic[Row]):
     """Rows by their names. ``families``: the names that are in each module of ``package``, whose ROWS they are."""
 
     def __init__(self, package: str, families: Mapping[str, str]) -> None:

@@ -17,6 +17,8 @@ MODULES = """
 import sys
 from sonde.cli import main
 status = main(sys.argv[1:])
+if "sonde.patterns" in sys.modules:
+    sys.modules["sonde.patterns"].keep_patterns()
 print(status, *sorted(sys.modules), file=sys.stderr)
 """
 DEAR = {"typing", "re", "enum", "functools", "collections", "contextlib", "signal", "json", "inspect"}

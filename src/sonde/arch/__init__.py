@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from _collections_abc import Mapping
-
+from ..basics import Mapping
 from .row import Arch as Arch
 
 TYPE_CHECKING = False

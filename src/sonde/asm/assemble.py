@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from ..errors import SondeError
 from ..record import Record
 from ..spec import Relocation
@@ -12,6 +10,8 @@ from .relax import REACH, Item, label_positions, relax_jumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from ..source import Span
 
 

@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..source import Span
 
 LD, LDX, ST, STX, ALU, JMP, JMP32, ALU64 = range(8)

@@ -7,9 +7,11 @@ distant label, and the program itself jumps around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .insn import JMP, JMP32, JMP_OPS, Insn, jump, jump_long
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Item = Insn | str  # an instruction, or a label before the next one
 REACH = 32_767

@@ -16,13 +16,16 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from ..basics import bisect_left
 from ..errors import EnvironmentProblem
 from .cache import read_cache, write_cache
 from .codec import ENUM, ENUM64, EXTRA, EXTRA_EACH, KINDS, PAIR, RECORD, TRIPLE, Blob, Header
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 _MAGIC = b"SondeBTF"
 _VERSION = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator
 
 from ..errors import EnvironmentProblem
 from ..record import Record
@@ -12,6 +11,10 @@ from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, P
 from . import codec
 from .codec import Blob, Header
 from .index import TypeIndex, build_index, kernel_key, load_or_build_index, module_key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 DEEPEST = 64  # types that refer to one another until something other than a name or a pointer is reached
 AGGREGATES = frozenset((codec.STRUCT, codec.UNION))

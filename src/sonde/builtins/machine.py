@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..compiler import helpers as h
 from ..compiler.ir import Operand
 from ..compiler.lower import memory, tasks
@@ -21,6 +19,10 @@ from ..types import (
     Tuple,
     Type,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _type_of_ncpus(context: CheckContext, node: Reference) -> Type:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..arch import ARCHES
 from ..compiler.lower import pystacks, stacks, unwinding
 from ..compiler.lower.calls import Builtin
@@ -25,6 +23,10 @@ from ..types import (
     Tuple,
     Type,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COST = 1200  # all frames are hashed, one round each
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..compiler import helpers as h
 from ..compiler.ir import Operand
 from ..compiler.lower import memory, tasks
@@ -26,6 +24,10 @@ from ..types import (
     Type,
 )
 from ..uapi import BPF_TASK_ITER_ALL_THREADS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _NAMESPACES = ("curr_ns", "init")
 

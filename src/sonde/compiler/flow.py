@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .ir import MEMORY, BpfFunction, Op, Reg
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def find_sources(function: BpfFunction, sinks: set[int], is_sink: Callable[[Op], bool]) -> set[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..kinds import KINDS
 from ..language.ast import Assign, Call, MapRef, Unary
 from ..semantics.nodes import Tree, walk_nodes
@@ -15,7 +13,7 @@ from ..types import Aggregate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Iterator
 
 
 def has_gate(options: Options, probe: CheckedProbe) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from .dominators import find_predecessors, reachable_blocks
 from .ir import (
     ALU,
@@ -22,6 +20,10 @@ from .ir import (
     Slot,
     SlotAt,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class IllegalIR(AssertionError):

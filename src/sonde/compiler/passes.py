@@ -7,8 +7,6 @@ slots' base addresses repeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..record import Record
 from . import optimize
 from .current import load_current_tasks
@@ -21,7 +19,12 @@ from .place import place_slots
 from .spill import spill_to_scratch
 from .widen import widen_loops
 
-Show = Callable[[str, str], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+Show: TypeAlias = "Callable[[str, str], None]"
 OPAQUE = "opaque"  # the verifier cannot count what loops count
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import cpython as py
 from .. import unwinding
 from ..errors import UsageError
@@ -51,6 +49,10 @@ from ..types import Aggregate, Int, Scalar, Str, Tuple, Type, round_up
 from ..uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
 from .ir import MapAddr
 from .thread_keys import maps_of_threads, slot_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Up to here a keyed map's elements are all made when the map is: an insert then fails only where the map is full.
 PREALLOCATED_BYTES = 16 << 20

@@ -8,12 +8,14 @@ memory is accessed is therefore added to a word of memory that is always zero, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .allocate import find_liveness
 from .dominators import Tree, find_predecessors, reachable_blocks
 from .flow import find_sources
 from .ir import ALU, CALLS, BasicBlock, BpfFunction, MapAddr, Op, Program, Reg
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BOUNDED = "for"  # name of a block that counts to a constant: the loop's other exits need not be known to end it
 _NUMBERS = frozenset(("random", "boot_ns", "monotonic_ns", "pid_tgid", "uid_gid", "cgroup_id", "cpu", "jiffies"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..compiler import helpers as h
 from ..compiler.ir import MapAddr, Operand
 from ..compiler.lower import records
@@ -26,6 +24,10 @@ from ..types import (
     Pointer,
     Type,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _lower_exit(lo: Lower, call: Call) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..compiler.ir import BasicBlock
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
@@ -60,6 +58,10 @@ from ..types import (
     Tuple,
     Type,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _lower_nothing(lo: Lower, call: Call) -> None:

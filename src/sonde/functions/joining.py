@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..compiler import helpers as h
@@ -31,6 +30,10 @@ from ..types import (
     Str,
     Type,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def check_join(context: CheckContext, node: Call, types: Types) -> Type | None:

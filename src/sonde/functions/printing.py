@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..compiler.lower import records
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
@@ -32,6 +30,10 @@ from ..types import (
     Timestamp,
     Type,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Format(Choice):

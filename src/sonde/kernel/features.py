@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from .. import uapi
@@ -27,11 +26,14 @@ from .places import OWN_BTF
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
     from ..btf.query import Btf
 
 CACHE_VERSION = 6  # raise it when the meaning of a probe changes
 
-Probe = Callable[["Features"], "bool | None"]
+Probe: TypeAlias = "Callable[[Features], bool | None]"
 
 
 class Feature(Record):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from zlib import crc32
 
 from ..btf import codec
@@ -14,6 +13,10 @@ from ..kinds import KINDS
 from ..spec import Inlined
 from . import places, tracefs
 from .symbols import KernelSymbols, traceable_functions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Functions = list[tuple[str, str]]  # (module, function)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from ..basics import cached_property
 from ..btf import codec
@@ -11,6 +10,10 @@ from ..btf.query import Btf
 from ..errors import EnvironmentProblem
 from ..spec import KernelFunction
 from ..types import BOOL, Enum, Int, Struct, StructField, Type, round_up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BTF_DIRECTORY = "/sys/kernel/btf"
 _INT_WORDS = frozenset(("signed", "unsigned", "long", "short", "int", "char"))

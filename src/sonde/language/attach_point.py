@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .. import patterns
 from ..kinds import KINDS
 from ..source import Source, Span
@@ -14,6 +12,7 @@ from .lexer import COMPLAINTS, confusion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
 _PIECE = patterns.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', patterns.ASCII | patterns.DOTALL)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .ast import Binary, BoolLiteral, Expr, IntLiteral, Ternary, Unary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class NotConstant(Exception):

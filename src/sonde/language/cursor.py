@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .. import patterns
 from ..source import Source, Span
 from .diagnostics import Diagnostics
@@ -11,6 +9,7 @@ from .lexer import COMPLAINTS, Token, confusion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
 # Limit of nesting, in the text and in the tree, so that neither the parser nor walkers of the tree recurse too deeply.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import patterns
 from ..source import Span
 from . import ast
@@ -13,6 +11,7 @@ from .type_syntax import TypeParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 PRECEDENCE = {

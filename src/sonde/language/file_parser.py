@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
@@ -14,6 +12,10 @@ from .files import Files, is_system_header, kernel_version_code
 from .lexer import Lexer, parse_integer
 from .preprocessor import Preprocessor
 from .statements import StatementParser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 class FileParser(StatementParser):

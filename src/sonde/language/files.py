@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 
 from ..ownership import why_untrusted
 from ..shipped import FOLDER, exists_shipped, is_shipped, list_shipped, read_shipped
 from ..source import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 # Headers that describe the kernel or the C library: types come from BTF, numbers from the table of constants.
 _FOLDERS = frozenset(("linux", "uapi", "net", "asm", "asm-generic", "bpf", "sys", "netinet", "arpa", "bits", "trace",

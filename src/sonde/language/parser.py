@@ -6,8 +6,6 @@ level. A syntax error ends the item it is in (a probe, a definition); parsing go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .. import patterns
 from ..source import Source, Span
 from . import ast
@@ -20,6 +18,10 @@ from .diagnostics import Diagnostics
 from .file_parser import FileParser
 from .files import Files
 from .lexer import Token, parse_integer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # The items that start with a word; anything else at the top level is a probe.
 _ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import patterns
 from ..source import Source, Span
 from .diagnostics import Diagnostics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .cmacros import CMacro
     from .lexer import Token
 

@@ -6,13 +6,15 @@ clause mentions have the same types and places.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from ..spec import Attach, KernelDetail, StaticDetail, detail_of
 from ..types import Struct
 from .nodes import Use
 from .user_probes import resolve_user_arguments, user_places
 from .world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 
 def no_args(item: Attach, world: World) -> Struct | None:

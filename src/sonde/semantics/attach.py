@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-
 from ..errors import WARNING
 from ..kinds import KINDS, kind_names
 from ..language.ast import AttachPoint, Call, Clause, Reference
@@ -24,7 +22,7 @@ from .world import World
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Sequence
 
 
 def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config, functions: Functions,

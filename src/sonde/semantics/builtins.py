@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..kinds import KINDS
 from ..language.ast import Call, Choice, Name, Reference, StrLiteral
 from ..language.diagnostics import nearest_names
@@ -11,6 +9,10 @@ from ..types import VOID, Type
 from . import convert
 from .context import ARGUMENT, CheckContext
 from .rows import BuiltinRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CLOCKS = ("boot", "monotonic", "tai", "sw_tai")
 STACK_LIMIT = 127  # /proc/sys/kernel/perf_event_max_stack

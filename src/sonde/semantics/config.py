@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..language.ast import ConfigEntry
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..record import Record
 from ..source import Span
 from ..spec import Config
 from .world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LICENSES = ("Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL")
 STACK_MODES = ("bpftrace", "raw", "perf", "build_id")

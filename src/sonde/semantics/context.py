@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from ..errors import ERROR
 from ..kinds import KINDS
 from ..language.ast import (
@@ -53,6 +51,10 @@ from .options import Options
 from .rows import Language
 from .typed import CheckedFunction, CheckedProbe, ScriptMap
 from .world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 # For what no histogram or stats() can be read, which those who ask for the value say themselves.
 ARGUMENT = "an argument"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..language.ast import Expr, TupleExpr, TypeSyntax
 from ..types import (
     CTX,
@@ -27,6 +25,10 @@ from ..types import (
     Type,
     USym,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NO_TYPE = "When used as a call argument, `typeof` builtin only valid for macro calls that are expecting a type " \
           "parameter"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..language.ast import CEnum, CField, CStruct, CTypedef, TypeSyntax
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..source import Span
@@ -32,6 +30,10 @@ from ..types import (
     round_up,
 )
 from .world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LARGEST = 1 << 31  # bytes of a type
 

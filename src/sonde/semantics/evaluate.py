@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..language import ast
 from ..types import Type
 from . import expressions as rules
@@ -11,6 +9,10 @@ from .calls import check_call
 from .context import CheckContext
 from .convert import NO_TYPE, plain_type
 from .operators import check_binary, check_ternary, check_unary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _RULES: dict[type, Callable[..., Type | None]] = {
     ast.IntLiteral: rules.check_int, ast.StrLiteral: rules.check_str, ast.BoolLiteral: rules.check_bool,

@@ -5,8 +5,6 @@ A rule returns the expression's type, or None after saying why there is none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..language import ast
 from ..language.ast import Expr, Stmt
 from ..language.diagnostics import nearest_names
@@ -43,6 +41,10 @@ from .nodes import is_args
 from .providers import BY_KIND
 from .typed import Literals
 from .user_probes import user_places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_STRING = 65536
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-
 from .. import patterns
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics, nearest_names
@@ -13,6 +11,10 @@ from ..spec import Attach, Config
 from .nodes import Use
 from .options import Options
 from .world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class WrittenPoint(Record):

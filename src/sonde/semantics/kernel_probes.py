@@ -7,8 +7,6 @@ same either way, so on a kernel that lacks one of the two, the other serves the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .. import patterns
 from ..arch import ARCHES
 from ..kinds import KINDS
@@ -30,6 +28,10 @@ from .finder import (
 from .nodes import Use
 from .similar import similar_probes
 from .stand_ins import stand_ins, suits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NEEDS = {"kprobes": "CONFIG_KPROBE_EVENTS",
          "fentry": "CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}

@@ -11,7 +11,6 @@ the call.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from .. import patterns
 from ..basics import cache
@@ -49,6 +48,7 @@ from .rows import Functions, Language
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 LIBRARY = os.path.join(FOLDER, "stdlib", "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..kinds import find_kind
 from ..language.ast import (
     Call,
@@ -21,6 +19,10 @@ from ..language.ast import (
 )
 from .nodes import Tree, walk_nodes
 from .rows import Functions, row_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def name_of_expression(expr: Expr) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from ..basics import TypeVar
 from ..language.ast import FieldAccess, Node, Reference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any, TypeAlias
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
 
 from .. import patterns
 from ..arch import ARCHES
@@ -13,6 +12,10 @@ from ..language.diagnostics import Diagnostics
 from ..spec import Attach, KernelDetail, WatchDetail
 from ..uapi import ITERATORS_OF_ONE
 from .finder import ProbeFinder, describe_bad_number, did_you_mean, is_pattern, parse_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BPF_FILES = "/sys/fs/bpf"  # where a BPF file system is mounted
 LENGTHS = (1, 2, 4, 8)

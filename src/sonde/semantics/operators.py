@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from ..language import ast
 from ..language.ast import Expr
 from ..spec import MOST_GROUPS
@@ -38,6 +36,10 @@ from .constants import NO_NUMBER, number_called
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
 from .rows import is_written, settles_branch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("&&", "||")

@@ -6,8 +6,6 @@ matched, after calling ``finder.report_missing`` (which obeys ``missing_probes``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-
 from .. import patterns
 from ..kinds import KINDS, find_kind
 from ..language.ast import AttachPoint
@@ -34,7 +32,12 @@ from .usdt_probes import expand_usdt
 from .user_probes import expand_user_function
 from .world import World
 
-Expand = Callable[["ProbeFinder", AttachPoint, "list[str]"], "list[Attach]"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from typing import TypeAlias
+
+Expand: TypeAlias = "Callable[[ProbeFinder, AttachPoint, list[str]], list[Attach]]"
 
 
 class Provider(Record):

@@ -3,8 +3,6 @@ and :mod:`sonde.builtins`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
 from ..basics import TypeVar, cache
 from ..language.ast import Call, Callee, Cast, Choice, Expr, Reference
 from ..record import Record
@@ -16,13 +14,14 @@ from .world import World
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from .context import CheckContext
 
 Types: TypeAlias = "Sequence[Type | None]"  # of the arguments; None for one that is no value (a map, a name)
-Rule = Callable[["CheckContext", Call, Types], "Type | None"]
-Answer = Callable[[Call, World, Options, Config], "bool | None"]
+Rule: TypeAlias = "Callable[[CheckContext, Call, Types], Type | None]"
+Answer: TypeAlias = "Callable[[Call, World, Options, Config], bool | None]"
 
 
 def value_type(type: Type | None) -> Type:
@@ -137,8 +136,8 @@ class BuiltinRow(Callee):
     place: str = "can not be used with '{kind}' probes"
 
 
-Functions = Mapping[str, FunctionRow]
-Builtins = Mapping[str, BuiltinRow]
+Functions: TypeAlias = "Mapping[str, FunctionRow]"
+Builtins: TypeAlias = "Mapping[str, BuiltinRow]"
 
 
 class Language(Record):

@@ -7,8 +7,6 @@ because some passes of the compiler take longer per operation in a large one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from ..language.ast import Call, Expr, IntLiteral, Node, Unroll
 from ..language.diagnostics import Diagnostics
 from ..types import Array, Scalar, Struct, Tuple, Type
@@ -18,6 +16,7 @@ from .typed import ScriptMap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 MOST_PARTS = 40_000

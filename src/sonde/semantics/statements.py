@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from ..language import ast
 from ..source import Span
 from ..types import Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
@@ -16,6 +14,8 @@ from .subprograms import check_return
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ..language.ast import Stmt
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..language.ast import Call, Clause, Expr, Name, Return, ScratchVar, Subprogram, TypeSyntax, Variable
 from ..language.diagnostics import Diagnostics
 from ..types import Aggregate, NoneType, Pointer, Tuple, Type
@@ -12,6 +10,10 @@ from .context import CheckContext, MapState, ProbeProgram, VarState
 from .expressions import resolve_type
 from .nodes import copy_tree, walk_nodes
 from .typed import CheckedFunction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 REGISTERS = 5  # that arguments are passed in: r1 to r5
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...language.ast import Call, Reference
 from ...semantics.rows import BuiltinRow, FunctionRow
 from ...types import Str, Type
 from ..ir import BasicBlock, Operand
 from .core import Lower
 from .state import Mem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Function(FunctionRow):

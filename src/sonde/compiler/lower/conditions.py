@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...language.ast import Binary, Call, Expr, ExprStmt, If, MapRef, Stmt, Unary
 from ...semantics import convert
 from ...types import UINT8, Str, Symbol
@@ -14,6 +12,10 @@ from .core import Lower, is_scalar
 from .groups import branch_on_group
 from .ordering import value_before
 from .words import branch_on_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _COMPARE = {"==": ("jeq", "jeq"), "!=": ("jne", "jne"), "<": ("jslt", "jlt"), "<=": ("jsle", "jle"),
             ">": ("jsgt", "jgt"), ">=": ("jsge", "jge")}

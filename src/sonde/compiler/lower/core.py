@@ -7,8 +7,6 @@ that the caller provides: keys, map values and event records are built in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from ...basics import TypeVar, contextmanager
 from ...kinds import KINDS
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
@@ -24,9 +22,10 @@ from .state import CONTEXT, ENDING, OUTCOME, FunctionState, Mem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-Lowering = TypeVar("Lowering", bound=Callable[..., object])
+Lowering = TypeVar("Lowering", bound="Callable[..., object]")
 
 
 def at_its_place(lowering: Lowering) -> Lowering:

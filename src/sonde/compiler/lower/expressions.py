@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...language.ast import (
     Binary,
     BlockExpr,
@@ -40,6 +38,7 @@ from .variables import assign_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # --- scalars ----------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ every string is shorter than that, with 64 bytes for each; user space reads both
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...language.ast import Expr, TupleExpr
 from ...semantics.typed import ScriptMap
 from ...types import UINT8, Scalar, Str, Tuple, Type
@@ -19,6 +17,10 @@ from .conversion import convert_tuple, convert_value
 from .core import Lower
 from .ordering import evaluate_once, must_run_first
 from .state import Mem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:

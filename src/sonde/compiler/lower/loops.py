@@ -6,8 +6,6 @@ reaches the program's variables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from ...basics import contextmanager
 from ...language.ast import Binary, Call, Clause, For, If, MapRef, Node, ScratchVar, Ternary, VarDecl, Variable, While
 from ...semantics.nodes import Tree, walk_nodes
@@ -22,6 +20,10 @@ from .core import Lower
 from .ordering import value_before
 from .state import BROKEN, CONTEXT, OUTCOME, SHARED, FunctionState, LoopTargets, Mem
 from .variables import assign_variable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 LARGE = 64  # bytes of a shared variable that is kept in scratch memory instead of the frame
 MAX_LOOPS = 1 << 23  # BPF_MAX_LOOPS

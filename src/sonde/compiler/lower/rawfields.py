@@ -10,8 +10,6 @@ include/trace/events/.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...semantics.world import World
 from ...types import KERNEL, Pointer, Scalar, Struct, StructField, Type
 from ..ir import Operand
@@ -19,7 +17,12 @@ from . import memory
 from .core import Lower
 from .state import Mem
 
-RawField = Callable[[Lower, StructField], "Operand | Mem"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+RawField: TypeAlias = "Callable[[Lower, StructField], Operand | Mem]"
 
 _INET = "sock.__sk_common"
 _ADDRESSES = {"sport": "be16 sk:inet_sock.inet_sport", "dport": f"be16 sk:{_INET}.skc_dport",

@@ -7,8 +7,6 @@ memory, whose contents the verifier does not track.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import helpers as h
 from ..ir import BasicBlock, BpfFunction, Operand, Reg
 from . import memory, words
@@ -16,6 +14,11 @@ from .core import Lower
 from .state import Mem
 from .texts import plain_memory, write_literal
 from .words import mark_zero_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
 
 FIRST = 64             # positions that are tried in a loop
 MAX_LOOPS = 1 << 23    # BPF_MAX_LOOPS
@@ -25,7 +28,7 @@ CHUNK = 64             # characters that one call compares
 PADDING = CHUNK + 8    # bytes after a string that may be loaded with its last ones
 FOUND, MISSED = 1, 2
 
-Look = Callable[[Reg, BasicBlock, BasicBlock, BasicBlock], None]
+Look: TypeAlias = "Callable[[Reg, BasicBlock, BasicBlock, BasicBlock], None]"
 """(address, found, next, stop): try one position; ``stop`` if there is no use in going on."""
 
 

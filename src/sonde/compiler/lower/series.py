@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...language.ast import Call, MapRef
 from ...types import Aggregate
 from ..ir import BasicBlock, Operand
@@ -12,6 +10,10 @@ from .clocks import tai_time
 from .core import Lower
 from .ordering import value_before
 from .state import Mem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STAMP, VALUE, EXTRA = 0, 8, 16  # words of an interval, see types.Aggregate
 INTERVAL_BYTES = 24

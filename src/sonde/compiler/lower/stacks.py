@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand
@@ -12,6 +10,10 @@ from .contexts import UserFunctionContext, arch_of
 from .core import Lower
 from .state import Mem
 from .tasks import process_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio: mixes well by multiplication
 

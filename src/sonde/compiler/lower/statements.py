@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...language.ast import (
     Assign,
     Block,
@@ -43,6 +41,7 @@ from .variables import assign_variable, set_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 

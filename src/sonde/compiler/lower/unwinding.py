@@ -6,8 +6,6 @@ matter, the mappings found last, and what has been read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ... import unwinding as table
 from ...types import UINT64, Stack
 from .. import helpers as h
@@ -21,6 +19,10 @@ from .tasks import current_task, task_memory
 from .unwind_files import find_file
 from .unwind_links import apply_linked_rule, leave_vdso, set_code_address
 from .unwind_work import READ, SIZE, Work
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SAVED = 40         # bytes before the stack pointer where a signal's frame has the frame pointer: struct sigcontext
 

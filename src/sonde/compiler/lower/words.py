@@ -8,14 +8,17 @@ since the verifier follows a callback until nothing new turns up, and a loop as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import helpers as h
 from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Reg, Slot
 from . import memory
 from .core import Lower
 from .state import FunctionState, Mem
 from .texts import plain_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
 
 BLOCK = 64
 PLAIN = 192       # up to here no callback
@@ -66,7 +69,8 @@ def in_scratch(lo: Lower, mem: Mem, size: int) -> Mem:
 
 # --- loops over words -----------------------------------------------------------------------------------------
 
-Look = Callable[[int, int], None]  # (offset, width): look at one piece, and go on after it if nothing is decided
+# Of (offset, width): look at one piece, and go on after it if nothing is decided.
+Look: TypeAlias = "Callable[[int, int], None]"
 
 
 def _cut_pieces(first: int, end: int, step: int) -> list[tuple[int, int]]:
