@@ -169,9 +169,10 @@ def test_what_a_command_prints_is_not_held(tmp_path: Path) -> None:
 def test_doubled_signals_are_one_wish() -> None:
     """``timeout`` signals its child and then the group: the maps are printed all the same, each time."""
     for _ in range(10):
-        with subprocess.Popen([sys.executable, "-m", "sonde", "-q", "-e", "BEGIN { @x = 1; } interval:s:60 {}"],
+        script = 'BEGIN { @x = 1; printf("begun\\n"); } interval:s:60 {}'
+        with subprocess.Popen([sys.executable, "-m", "sonde", "-q", "-e", script],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as tracer:
-            time.sleep(0.6)
+            assert tracer.stdout is not None and tracer.stdout.readline() == b"begun\n"
             tracer.send_signal(signal.SIGTERM)
             tracer.send_signal(signal.SIGINT)
             tracer.send_signal(signal.SIGTERM)
