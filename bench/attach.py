@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+CONFIG = "config = { missing_probes = warn; max_probes = 100000; max_bpf_progs = 100000 } "
 USER, KERNEL = ("uprobe", "uretprobe"), ("kprobe", "kretprobe", "fentry", "fexit")
 FAMILIES = ("tcp_", "udp", "ip_", "inet_", "sock_", "ext4_", "vfs_", "netlink_", "dev_", "sysfs_", "proc_", "bio_",
             "blk_", "pci_", "acpi_", "unix_", "fib_", "dst_", "neigh_", "ipv6_", "raw_", "kernfs_", "device_", "tty_")
@@ -38,13 +40,17 @@ def user_functions(folder: Path, count: int) -> list[str]:
 
 
 def kernel_functions(count: int, typed: bool) -> list[str]:
-    """Functions of families that a quiet machine seldom calls, of those that can be traced."""
+    """Functions of families that a quiet machine seldom calls, of those that every tracer can trace: the peer refuses a
+    program that names one in which kprobes are forbidden, and the kernel a kprobe by a name that several have."""
+    from sonde.kernel.functions import forbidden_functions
     from sonde.kernel.world import LiveWorld
 
-    world = LiveWorld()
+    world, forbidden = LiveWorld(), forbidden_functions()
+    symbols = Counter([line.split()[2] for line in Path("/proc/kallsyms").read_text().splitlines()])
     names: dict[str, None] = {}
     for module, name in world.kernel_functions():
-        if module == "vmlinux" and name.startswith(FAMILIES) and "." not in name and len(names) < count:
+        if (module == "vmlinux" and name.startswith(FAMILIES) and "." not in name and name not in forbidden
+                and symbols[name] == 1 and len(names) < count):
             known = world.kernel_function(name, "vmlinux") if typed else None
             if not typed or known is not None and not known.variadic and known.args.bytes <= 48:
                 names[name] = None
@@ -55,9 +61,8 @@ def measure(kind: str, points: list[str]) -> list[str]:
     """A row: attach points, then seconds for compiling, loading and attaching, detaching, releasing the rest."""
     from sonde.api import Trace
 
-    config = "config = { missing_probes = warn; max_probes = 100000; max_bpf_progs = 100000 } "
     times = [time.perf_counter()]
-    trace = Trace(config + ",".join(f"{kind}:{point}" for point in points) + " { @ = count(); }")
+    trace = Trace(CONFIG + ",".join(f"{kind}:{point}" for point in points) + " { @ = count(); }")
     times.append(time.perf_counter())
     trace.attach()
     attached = trace.session.attached
@@ -71,7 +76,7 @@ def measure(kind: str, points: list[str]) -> list[str]:
 
 def run_on_and_off(command: list[str], kind: str, points: list[str]) -> float:
     """Seconds of a run that attaches them all and ends."""
-    program = ",".join(f"{kind}:{point}" for point in points) + " { @ = count(); } interval:ms:10 { exit(); }"
+    program = CONFIG + ",".join(f"{kind}:{point}" for point in points) + " { @ = count(); } interval:ms:10 { exit(); }"
     begun = time.perf_counter()
     done = subprocess.run([*command, "-e", program], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           check=False)
@@ -107,7 +112,7 @@ def main() -> int:
         inside = [sys.executable, __file__, "--functions", str(arguments.functions), "--peer",
                   arguments.peer, *(arguments.kinds or KERNEL)]
         return subprocess.run([sys.executable, str(ROOT / "tests" / "vm" / "vmrun.py"), "--kernel", arguments.kernel,
-                               "--timeout", "600", "--", *inside], check=False).returncode
+                               "--timeout", "1800", "--", *inside], check=False).returncode
     titles = ["kind", "attached", *[f"{what}, s" for what in ("compile", "attach", "detach", "release", "on and off")],
               *(["the peer's, s", "ratio"] if arguments.peer else ["ratio"])]
     print(f"Linux {os.uname().release}\n\n| {' | '.join(titles)} |\n{'|---' * len(titles)}|")
