@@ -2,7 +2,7 @@
 """Write docs/kernels.md: what each kernel of the vm tier can do, found out by booting it (tests/kernel_survey.py).
 
     python scripts/gen_kernels.py                      of what they did when booted last (tests/vm/kernels.json)
-    python scripts/gen_kernels.py all, or KERNEL ...   boot these first ("6.12", "6.12 aarch64"; three minutes each)
+    python scripts/gen_kernels.py all, or KERNEL ...   boot these first ("6.12", "6.12 aarch64"; some ten minutes each)
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def survey(kernel: str) -> Survey:
         series, arch = [*kernel.split(), HOST][:2]
         python = sys.executable if arch == HOST else "/usr/bin/python3"
         subprocess.run([sys.executable, str(VM / "vmrun.py"), "--arch", arch, "--kernel", series, "--rw", shared,
-                        "--timeout", "900", "--", python, str(ROOT / "tests" / "kernel_survey.py"), str(found)],
+                        "--timeout", "1800", "--", python, str(ROOT / "tests" / "kernel_survey.py"), str(found)],
                        cwd=ROOT, check=True,
                        env=os.environ | {"SONDE_VM": kernel, "XDG_CACHE_HOME": "/run/sonde-cache", "TMPDIR": "/run",
                                          "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"})
@@ -96,14 +96,18 @@ def page(surveys: dict[str, Survey]) -> str:
         for kernel, found in surveys.items():
             if found["tools"].get(tool):
                 reasons.setdefault(f"| `{tool}` | {found['tools'][tool]} |", []).append(kernel)
-    working = [[f"{sum(not why for why in found['tools'].values())} of {len(found['tools'])}" for found in every]]
+    working = [["attach", *[f"{sum(not why for why in found['tools'].values())} of {len(found['tools'])}"
+                            for found in every]],
+               ["as `sonde doctor` says", *["{} of {}".format(*found["doctor"]) if "doctor" in found else TRIED[None]
+                                            for found in every]]]
     return "".join([
         HEAD, f"\nThe releases: {releases}.\n",
         "\n## Exact counts\n\nEvents counted, of those that happened.\n\n", table(["kind", *names], kinds),
         "\n## Features\n\n`--no-feature NAME` does without one. The release is the first that has it.\n\n",
         table(["feature", "what it is", "since", *names], features),
-        "\n## Tools\n\nHow many attach, of those that existed when the kernel was booted:\n\n",
-        table(names, working),
+        "\n## Tools\n\nOf those that existed when the kernel was booted: how many attach, and of how many `sonde "
+        "doctor` says\nwhat then happens, with the reason if they do not.\n\n",
+        table(["tools", *names], working),
         "\nThe others, and why:\n\n| tool | why | Linux |\n|---|---|---|\n",
         *[f"{line} {', '.join(kernels)} |\n" for line, kernels in sorted(reasons.items())], OTHERS])
 

@@ -18,14 +18,17 @@ from pathlib import Path
 from sonde.api import Trace
 from sonde.arch import this_arch
 from sonde.compiling import live_world, script_environment
+from sonde.doctor import examine_tool
 from sonde.errors import SondeError
 from sonde.kernel.features import TABLE
 from sonde.scripts import read_script
 from sonde.semantics.options import Options
+from sonde.semantics.world import World
 from sonde.tools import Tool, all_tools
 from support import compile_c, run_sonde
 
 ROUNDS, PAGES = 3000, 700
+MODULES = ("xfs", "kvm")  # what some of the tools trace is in them
 # The note is spelled out, so that no header is needed.
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -118,25 +121,40 @@ def count_faults(program: Path) -> tuple[int, int]:
     return int(found[1][1]), int(found[0][1])
 
 
-def attach_obstacle(tool: Tool) -> str:
+def attach_obstacle(tool: Tool, world: World) -> str:
     """Attach a tool, and detach it; what was said if it could not be, else ""."""
+    options = Options(params=tool.sample_arguments, env=script_environment())
     try:
-        with Trace(read_script(tool.path), Options(params=tool.sample_arguments, env=script_environment())):
+        with Trace(read_script(tool.path), options, world=world):
             return ""
     except SondeError as error:
         diagnostics = getattr(error, "diagnostics", None)
         return str(diagnostics[0].message if diagnostics else error)
 
 
+def try_tools() -> tuple[dict[str, str], list[str]]:
+    """What kept each tool from attaching, "" if nothing did; and the tools of which the doctor said something else."""
+    for module in MODULES:
+        subprocess.run(["modprobe", module], check=False)  # aarch64 has kvm built in
+    world = live_world()
+    happened, wrong = {}, []
+    for tool in all_tools():
+        verdict, obstacle = examine_tool(tool, world), attach_obstacle(tool, world)
+        happened[tool.name] = obstacle
+        if verdict.works != (not obstacle) or obstacle and obstacle not in verdict.why:
+            wrong.append(tool.name)
+    return happened, wrong
+
+
 def main() -> None:
-    subprocess.run(["modprobe", "xfs"], check=False)  # a tool's functions are in the module
     world = live_world()
     with tempfile.TemporaryDirectory() as folder:
         program = compile_workload(Path(folder))
         counts = {kind: (n, ROUNDS) for kind, n in count_kinds(program).items()} | {"software": count_faults(program)}
+    tools, wrong = try_tools()
     found = {"machine": os.uname().machine, "release": os.uname().release, "counts": counts,
-             "features": {row.name: world.has_feature(row.name) for row in TABLE},
-             "tools": {tool.name: attach_obstacle(tool) for tool in all_tools()}}
+             "features": {row.name: world.has_feature(row.name) for row in TABLE}, "tools": tools,
+             "doctor": [len(tools) - len(wrong), len(tools)]}
     Path(sys.argv[1]).write_text(json.dumps(found))
 
 

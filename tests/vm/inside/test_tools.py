@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from kernel_survey import attach_obstacle
+from kernel_survey import try_tools
 
 # The live tier's own tests, with their oracles, of the tools that choose their probes by the kernel.
 from live.conftest import pair  # noqa: F401
@@ -19,9 +18,6 @@ from live.test_tools_network import test_udplife  # noqa: F401
 from live.test_tools_sockets import listening, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
 from live.test_tools_tcp import test_tcpdrop, test_tcptop  # noqa: F401
 from namespaces import Namespace
-from sonde.compiling import live_world
-from sonde.doctor import examine_tool
-from sonde.tools import all_tools
 from support import Tracer, without_counters
 
 # Before Linux 5.13 programs cannot go through a map; tcp:tcp_cong_state_set came with 5.16; Debian builds its kernels
@@ -62,16 +58,9 @@ def listener() -> Iterator[socket.socket]:
 @pytest.mark.timeout(900)  # twice 113 tools are compiled
 def test_every_tool_works_or_says_why() -> None:
     """What doctor says of each is what then happens: it attaches, or is refused for the same reason, in a sentence."""
-    for module in ("xfs", "kvm"):  # what the tools trace is in them
-        subprocess.run(["modprobe", module], check=True)
-    world = live_world()
-    broken = set()
-    for tool in all_tools():
-        verdict = examine_tool(tool, world)
-        happened = attach_obstacle(tool)
-        assert verdict.works == (not happened) and (verdict.works or happened in verdict.why), (tool.name, happened)
-        broken |= set() if verdict.works else {tool.name}
-    broken -= set(without_counters())
+    happened, wrong = try_tools()
+    assert not wrong, {name: happened[name] for name in wrong}
+    broken = {name for name, obstacle in happened.items() if obstacle} - set(without_counters())
     assert broken == {"ieee80211scan", "criticalstat"} | UNABLE.get(os.environ["SONDE_VM"], set())
 
 
