@@ -13,7 +13,7 @@ from sonde.errors import AttachError, CompileError, EnvironmentProblem, StandInR
 from sonde.kernel import syscalls
 from sonde.runtime.attachments import Attachments
 from sonde.runtime.maps import create_map
-from sonde.semantics import kernel_probes
+from sonde.semantics import finder, kernel_probes
 from sonde.spec import Attach, Config, KernelFunction, MapSpec
 from sonde.types import INT32, INT64, Struct
 from unit.fake_world import SOCK, FakeWorld, FentryWorld, KprobeWorld, check_text, findings, function, kernel
@@ -269,6 +269,35 @@ def test_a_kernel_that_is_too_old_is_said_to_be(type: str, monkeypatch: pytest.M
     assert "Linux 5.8" in caught.value.hints[0]
     with pytest.raises(SyscallError):
         create_map(MapSpec("@x", "hash", 4, 8, 1), 2)
+
+
+def test_without_a_list_of_functions() -> None:
+    """tracefs is not mounted: a function that is named is looked for in type information; a pattern needs the list."""
+    class Unlisted(Both):
+        def kernel_functions(self) -> list[tuple[str, str]]:
+            raise EnvironmentProblem("tracefs is not mounted")
+
+        def is_function_traceable(self, name: str) -> bool:
+            return False
+
+    for text in ("kprobe:vfs_read", "fexit:vfs_read", "kprobe:vfs_read+4"):
+        assert [a.event for a in attached(text + " { }", Unlisted())] == ["vfs_read"]
+    with pytest.raises(EnvironmentProblem, match="tracefs is not mounted"):
+        attached("kprobe:vfs_* { }", Unlisted())
+
+
+@pytest.mark.parametrize("name", [
+    "kprobe:vfs_raed", "fentry:tcp_conect", "tracepoint:sched:sched_swich", "rawtracepoint:sched_swich",
+    "fentry:bpf:count_pakets", "uprobe:/bin/app:mian", "software:cpu-clok", "iter:taks"])
+@pytest.mark.parametrize("world", [Both, FentryWorld, FakeWorld])
+def test_asking_for_a_probe_looks_for_no_like_names(name: str, world: type[FakeWorld],
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would see them, and among a kernel's functions they take seconds to find."""
+    def refuse(*_: object) -> list[str]:
+        raise AssertionError
+
+    monkeypatch.setattr(finder, "nearest_names", refuse)
+    assert not check_text(f'begin /exists("{name}")/ {{ }} end {{ }}', world()).probes[1:]
 
 
 def test_neither() -> None:

@@ -192,8 +192,8 @@ def kernel_has(text: str, span: Span, world: World, options: Options, config: Co
     provider = find_provider(parts[0])
     if provider is None:
         return None
-    unheard = Diagnostics()
-    return bool(provider.expand_point(ProbeFinder(world, options, config, unheard), AttachPoint(span, text, parts)))
+    finder = ProbeFinder(world, options, config, Diagnostics(), heard=False)
+    return bool(provider.expand_point(finder, AttachPoint(span, text, parts)))
 
 
 def _has_field(type: Type | None, path: str) -> bool:

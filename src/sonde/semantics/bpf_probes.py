@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..language.ast import AttachPoint
 from ..spec import Attach, KernelDetail
-from .finder import ProbeFinder, did_you_mean, is_pattern, pattern_matcher
+from .finder import ProbeFinder, is_pattern, pattern_matcher
 
 
 def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
@@ -25,11 +25,10 @@ def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, part
     if found:
         return found
     if chosen:
-        return finder.report_missing(point,
-                                     [f"program {chosen[0][0]} was loaded without function information (BTF), and "
-                                             "the kernel attaches to none that was"])
-    return finder.report_missing(point,
-                                 ["no loaded BPF program has such a function", *_near_bpf_functions(kind, name, every)],
+        return finder.report_missing(point, [f"program {chosen[0][0]} was loaded without function information (BTF), "
+                                             "and the kernel attaches to none that was"])
+    return finder.report_missing(point, ["no loaded BPF program has such a function",
+                                         *_near_bpf_functions(finder, kind, name, every)],
                                  "" if is_pattern(f"{number}:{name}") else f"No matches for {kind} bpf:{name}.",
                                  wild=len(parts) == 1)
 
@@ -44,8 +43,8 @@ def _make_attach(finder: ProbeFinder, kind: str, number: int, function: str, wil
                   detail=KernelDetail(known.id, target, known.result), wild=wild)
 
 
-def _near_bpf_functions(kind: str, name: str, every: list[tuple[int, str, bool]]) -> list[str]:
+def _near_bpf_functions(finder: ProbeFinder, kind: str, name: str, every: list[tuple[int, str, bool]]) -> list[str]:
     usable = [(n, f) for n, f, attachable in every if attachable]
     elsewhere = [f"program {n} has it: {kind}:bpf:{n}:{f}" for n, f in usable if f == name][:3]
-    return elsewhere or did_you_mean(f"{kind}:bpf:", name, {f for _, f in usable}) or [
+    return elsewhere or finder.did_you_mean(f"{kind}:bpf:", name, {f for _, f in usable}) or [
         f"list them with: sonde -l '{kind}:bpf:*'" if every else "no BPF program is loaded"]

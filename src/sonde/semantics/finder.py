@@ -31,13 +31,16 @@ class WrittenPoint(Record):
 
 
 class ProbeFinder:
-    """What expanding needs: the World, options, and how to report."""
+    """What expanding needs: the World, options, and how to report. ``heard``: somebody is told what is missing, and
+    what else could be meant, which takes long to find out."""
 
-    def __init__(self, world: World, options: Options, config: Config, diagnostics: Diagnostics) -> None:
+    def __init__(self, world: World, options: Options, config: Config, diagnostics: Diagnostics,
+                 heard: bool = True) -> None:
         self.world = world
         self.options = options
         self.config = config
         self.diagnostics = diagnostics
+        self.heard = heard
         self.use = Use([])  # what the clause at hand mentions
         self.kind = ""      # of the attach point at hand
         self.points = 1     # attach points of the clause, as written
@@ -95,6 +98,15 @@ class ProbeFinder:
             self.diagnostics.warning("missing-probe", warning, span, hints)
         return []
 
+    def nearest_names(self, name: str, candidates: Iterable[str]) -> list[str]:
+        """The candidates most like ``name``, best first."""
+        return nearest_names(name, candidates) if self.heard else []
+
+    def did_you_mean(self, prefix: str, name: str, candidates: Iterable[str]) -> list[str]:
+        """One hint with the nearest names."""
+        close = self.nearest_names(name, candidates)
+        return [f"did you mean {' or '.join(prefix + c for c in close)}?"] if close else []
+
     @property
     def tracepoints(self) -> list[tuple[str, str]]:
         if self._tracepoints is None:
@@ -151,9 +163,3 @@ def describe_bad_offset(text: str) -> str:
     """What is wrong with ``name+text``."""
     offset = text.partition("+")[2]
     return f"Invalid offset: {describe_bad_number(offset)}" if offset else "Invalid offset"
-
-
-def did_you_mean(prefix: str, name: str, candidates: Iterable[str]) -> list[str]:
-    """One hint with the nearest names."""
-    close = nearest_names(name, candidates)
-    return [f"did you mean {' or '.join(prefix + c for c in close)}?"] if close else []

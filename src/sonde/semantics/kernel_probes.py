@@ -19,7 +19,6 @@ from .finder import (
     ProbeFinder,
     WrittenPoint,
     describe_bad_offset,
-    did_you_mean,
     is_pattern,
     parse_number,
     pattern_matcher,
@@ -27,7 +26,7 @@ from .finder import (
 )
 from .nodes import Use
 from .similar import similar_probes
-from .stand_ins import stand_ins, suits
+from .stand_ins import listed_functions, stand_ins, suits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -236,9 +235,11 @@ def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str
     functions that it can trace, no other can be probed at its start."""
     world = finder.world
     known = world.kernel_function(function, module)
-    if known is not None and (inside or world.is_function_traceable(function) or not world.kernel_functions()):
+    if known is not None and (inside or world.is_function_traceable(function)):
         return [(known.module, function)]
-    every = world.kernel_functions()
+    every = listed_functions(world)
+    if known is not None and not every:
+        return [(known.module, function)]
     listed = [(m, f) for m, f in every if f == function and module in ("", m)]
     if listed:
         return listed[:1]
@@ -301,8 +302,8 @@ def _report_not_found(finder: ProbeFinder, point: AttachPoint, kind: str, module
     if not KINDS[kind].typed and module and all(m != module for m, _ in every):
         shown = ":".join([kind, *point.parts[1:]])
         finder.error("no-module", f"specified module {module} in probe {shown} is not loaded.", point)
-    if finder.config.missing_probes == "ignore":
-        return []  # what may be meant takes long to find out
+    if not finder.heard or finder.config.missing_probes == "ignore":
+        return []
     if not KINDS[kind].typed and all(f != function for _, f in every):
         finder.untraceable.append((function, point.span))
         if finder.config.missing_probes == "warn":
@@ -315,7 +316,7 @@ def _hints(finder: ProbeFinder, kind: str, module: str, function: str, every: li
     """Why there is no such function, and what may be meant."""
     elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []
     why, hints = finder.world.function_obstacle(function, module, kind) if not elsewhere else ("no such function", [])
-    near = did_you_mean(f"{kind}:", function, [f for _, f in every])
+    near = finder.did_you_mean(f"{kind}:", function, [f for _, f in every])
     if not near and not elsewhere:
         near = similar_probes(finder, function, KINDS[kind].returns)
     return [*([] if why == "no such function" else [why]), *elsewhere, *renamed, *near, *hints]

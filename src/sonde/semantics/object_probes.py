@@ -11,7 +11,7 @@ from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics
 from ..spec import Attach, KernelDetail, WatchDetail
 from ..uapi import ITERATORS_OF_ONE
-from .finder import ProbeFinder, describe_bad_number, did_you_mean, is_pattern, parse_number
+from .finder import ProbeFinder, describe_bad_number, is_pattern, parse_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def expand_iterator(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -
     known = available_iterators(finder)
     if name not in known:
         return finder.report_missing(point, [
-            *did_you_mean("iter:", name, known), f"it has: {', '.join(known) or 'none'}"],
+            *finder.did_you_mean("iter:", name, known), f"it has: {', '.join(known) or 'none'}"],
             "iter probe type does not support wildcards" if is_pattern(name) else
             f"iter {name} not available for your kernel version.")
     context = finder.world.find_struct(f"bpf_iter__{name}")

@@ -24,7 +24,7 @@ from .arguments import (
     user_function_args,
     user_function_layout,
 )
-from .finder import ProbeFinder, describe_bad_number, did_you_mean, is_pattern, parse_number, pattern_matcher
+from .finder import ProbeFinder, describe_bad_number, is_pattern, parse_number, pattern_matcher
 from .kernel_probes import expand_kernel_function
 from .nodes import Use
 from .object_probes import expand_iterator, expand_watchpoint
@@ -117,12 +117,12 @@ def _near_tracepoint(finder: ProbeFinder, category: str, event: str) -> list[str
     if not every:
         return ["no tracepoints can be listed: is tracefs mounted, and are you root?"]
     same = [e for c, e in every if c == category]
-    hints = did_you_mean(f"tracepoint:{category}:", event, same)
+    hints = finder.did_you_mean(f"tracepoint:{category}:", event, same)
     elsewhere = [f"tracepoint:{c}:{e}" for c, e in every if e == event and c != category][:3]
     if elsewhere:
         hints.insert(0, f"did you mean {' or '.join(elsewhere)}?")
     if not same and not hints:
-        hints = did_you_mean("tracepoint:", category, {c for c, _ in every})
+        hints = finder.did_you_mean("tracepoint:", category, {c for c, _ in every})
     return hints
 
 
@@ -141,7 +141,7 @@ def _expand_raw_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[
     every = finder.world.raw_tracepoints()
     found = [(m, e) for m, e in every if in_module(m) and in_event(e)]
     if not found:
-        return finder.report_missing(point, did_you_mean("rawtracepoint:", event, [e for _, e in every]),
+        return finder.report_missing(point, finder.did_you_mean("rawtracepoint:", event, [e for _, e in every]),
                                      wild=not module)
     return [Attach("rawtracepoint", _raw_tracepoint_name(m, e), m, e, pid=pid) for m, e in found]
 
@@ -221,7 +221,7 @@ def _expand_counter(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -
         return finder.error("unknown-event", f"wildcards are not allowed for {kind} probe type", point)
     if event not in events:
         return finder.error("unknown-event", f"{event} is not a {kind} probe", point,
-                            did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
+                            finder.did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
     count = parse_number(parts[1]) if len(parts) == 2 else events[event]
     if count is None:
         return finder.error("probe-form", f"Invalid count for {kind} probe: {describe_bad_number(parts[1])}", point)

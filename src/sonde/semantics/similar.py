@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from .. import patterns
 from ..arch import ARCHES
-from ..language.diagnostics import nearest_names
 from .finder import ProbeFinder
 
 # A function that is often probed → tracepoints that see the same thing, for kernels without kprobes.
@@ -63,7 +62,7 @@ def similar_probes(finder: ProbeFinder, function: str, returning: bool) -> list[
     if known:
         return [f"{known} sees the same event"]
     core = patterns.sub(r"^_+|_nested$|_locked$", "", function).replace("*", "")
-    close = nearest_names(core, [e for _, e in finder.tracepoints])
+    close = finder.nearest_names(core, [e for _, e in finder.tracepoints])
     if not close:
         return ["see the tracepoints of this kernel: sonde -l 'tracepoint:*'"]
     names = [f"tracepoint:{c}:{e}" for c, e in finder.tracepoints if e in close]

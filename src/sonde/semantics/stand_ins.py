@@ -39,13 +39,18 @@ class StandIn(Record):
     renamed: bool = False
 
 
+def listed_functions(world: World) -> list[tuple[str, str]]:
+    """The functions that can be traced, for a search that can do without their list; [] where it cannot be read."""
+    try:
+        return world.kernel_functions()
+    except EnvironmentProblem:
+        return []
+
+
 def stand_ins(world: World, function: str, module: str = "") -> list[StandIn]:
     """What has the work of a function that the kernel does not have under its own name; [] if nothing has."""
     new, beginning = _new_names(function), f"{function}."
-    try:
-        found = [(m, f) for m, f in world.kernel_functions() if f in new or f.startswith(beginning)]
-    except EnvironmentProblem:
-        return []
+    found = [(m, f) for m, f in listed_functions(world) if f in new or f.startswith(beginning)]
     found = [(m, f) for m, f in found if module in ("", m)]
     renamed = [StandIn(m, f, f if new[f] else "", "its name in this kernel", True) for m, f in found if f in new]
     return _clones(world, function, found) or sorted(renamed, key=lambda s: list(new).index(s.name))[:1]

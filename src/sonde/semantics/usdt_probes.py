@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..language.ast import AttachPoint
 from ..spec import Attach, StaticDetail
-from .finder import ProbeFinder, did_you_mean, pattern_matcher
+from .finder import ProbeFinder, pattern_matcher
 from .user_probes import report_no_file, unreadable_hints
 
 
@@ -29,7 +29,7 @@ def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> li
     shown = f"{provider}:{name}" if len(parts) == 3 else name
     candidates = known if len(parts) == 3 else [k.partition(":")[2] for k in known]
     problems = [problem for file in paths for problem in unreadable_hints(finder, file)]
-    return finder.report_missing(point, problems or did_you_mean(
+    return finder.report_missing(point, problems or finder.did_you_mean(
         f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]),
         wild=len(parts) == 2, shown=f"{path}:{name}")
 

@@ -20,7 +20,6 @@ from ..types import Pointer, Scalar, Type
 from .finder import (
     ProbeFinder,
     describe_bad_offset,
-    did_you_mean,
     is_pattern,
     parse_number,
     pattern_matcher,
@@ -145,7 +144,7 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
             return []
         if copies := None if is_pattern(symbol) else finder.world.inlined_copies(path, symbol):
             return _report_inlined(finder, point, kind, path, symbol, copies)
-        return finder.report_missing(point, unreadable_hints(finder, path) or did_you_mean(
+        return finder.report_missing(point, unreadable_hints(finder, path) or finder.did_you_mean(
             f"{kind}:{path}:", symbol, [f.name for f in functions]) or (
             [] if functions else ["the file has no symbols: is a debug package missing?"]), shown=f"{path}:{symbol}")
     if not chosen[0].size and not offset and not is_pattern(symbol) and not finder.options.unsafe:
@@ -241,7 +240,7 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
         if copies := None if is_pattern(text) else finder.world.inlined_copies(path, function_name(text)):
             return _report_inlined(finder, point, kind, path, text, copies)
         known = sorted({name if whole else function_name(name) for _, name in pairs})
-        near = unreadable_hints(finder, path) or did_you_mean(f"{kind}:{path}:cpp:", text, known)
+        near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:cpp:", text, known)
         return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]))
     found = [(f, f'cpp:"{name}"') for f, name in reversed(chosen.values())]
     return _attach_functions(finder, point, kind, path, found, 0, len(found) > 1)
