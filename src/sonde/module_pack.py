@@ -74,7 +74,8 @@ class ModulePack:
         file, is_package = source[:2]
         loader: Any = _PackedArchive(path[0]) if self._archive else _PackedFile(name, file)
         loader.pack, loader.source = self, source
-        spec = ModuleSpec(name, loader, origin=file, is_package=is_package)
+        spec = _Spec(name, loader, origin=file, is_package=is_package)
+        spec.parent = name if is_package else name.rpartition(".")[0]
         if is_package:
             spec.submodule_search_locations = [os.path.dirname(file)]
         return spec
@@ -137,6 +138,12 @@ class ModulePack:
             return self._describe(*source[:2]) == source
         except OSError:
             return False
+
+
+class _Spec(ModuleSpec):
+    """``parent``, which the interpreter looks at for each relative import, is not computed each time."""
+
+    parent = ""
 
 
 class _PackedFile(SourceFileLoader):
