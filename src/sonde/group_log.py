@@ -37,7 +37,7 @@ _ANSWERS = struct.Struct("=I")
 # $1: the bits of all questions; $2: of those whose answer a folder with a dot in its name, a unit of systemd, does not
 # inherit.
 FOLLOW = Source("control groups", f"""
-config = {{ perf_rb_pages = 256; print_maps_on_exit = 0 }}
+config = {{ perf_rb_pages = 256; print_maps_on_exit = 0; max_strlen = {PATH} }}
 let @known = hash(16384);
 let @folders = lruhash(4096);
 rawtracepoint:cgroup_mkdir /args.cgrp.root.hierarchy_id == 0/ {{
