@@ -152,14 +152,19 @@ class Unit:
         A program cannot wait for memory. The kernel hands out plain elements from a cache that it refills soon; for
         per-CPU elements it has a few free pages, and several dozen inserts of a histogram in a row fail with ENOMEM
         (mm/percpu.c: atomic allocations only use pages that are there). Large aggregates are therefore *slotted*: plain
-        elements with a slot for each CPU.
+        elements with a slot for each CPU. So are those that programs read, where they cannot read other CPUs' elements.
         """
-        if spec.type.startswith("lru") or self.element_bytes(spec) * spec.max_entries <= PREALLOCATED_BYTES:
+        large = not spec.type.startswith("lru") and \
+            self.element_bytes(spec) * spec.max_entries > PREALLOCATED_BYTES
+        if large:
+            spec.flags = BPF_F_NO_PREALLOC
+        if not isinstance(spec.value, Aggregate) or \
+                not large and not (spec.read_in_kernel and not self.feature("map_lookup_percpu_elem")):
             return
-        spec.flags = BPF_F_NO_PREALLOC
         size = spec.value_size * self.world.cpus
-        if spec.type == "percpu_hash" and isinstance(spec.value, Aggregate) and size <= LARGEST_VALUE:
-            spec.type, spec.cpus, spec.stride, spec.value_size = "hash", self.world.cpus, spec.value_size, size
+        if size <= LARGEST_VALUE:
+            spec.type, spec.cpus, spec.stride, spec.value_size = \
+                spec.type.replace("percpu_", ""), self.world.cpus, spec.value_size, size
 
     def make_hot(self, spec: MapSpec) -> None:
         """Give an aggregate that programs only add to, and that nobody empties, its hot elements."""
