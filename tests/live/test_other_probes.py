@@ -100,7 +100,7 @@ def test_iterating_files_and_memory(tmp_path: Path) -> None:
 
 def test_iterators_are_listed() -> None:
     lines = run_sonde("-l", "iter:*").stdout.splitlines()
-    assert {"iter:task", "iter:task_file", "iter:task_vma"} <= set(lines)
+    assert {"iter:task", "iter:task_file"} <= set(lines)
 
 
 def test_self_signal() -> None:
