@@ -170,6 +170,7 @@ def file_of(test: str) -> str:
 
 TIMED_OUT, DIED = 124, 125  # vmrun's statuses
 PATIENCE = 400 if FULL else 250  # seconds for a test
+MEMORY = "/dev/shm"  # of the guest, for what tests write: some have a /run of their own
 
 
 def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
@@ -213,9 +214,9 @@ def guest(kernel: str, tests: list[str], deadline: float) -> dict[str, tuple[str
              "--timeout", str(max(1, deadline - started)), "--", python, "-m", "pytest", "-v", "--tb=short",
              "-o", f"timeout={PATIENCE}", "--reruns", "1", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"],
             cwd=ROOT, capture_output=True, text=True, check=False,
-            env=os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "XDG_CACHE_HOME": "/run/sonde-cache",
-                              "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "TMPDIR": "/run", "PYTHONDONTWRITEBYTECODE": "",
-                              "SONDE_VM_REPORT": str(report)})
+            env=os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "SONDE_VM_REPORT": str(report),
+                              "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "PYTHONDONTWRITEBYTECODE": "",
+                              "TMPDIR": MEMORY, "XDG_CACHE_HOME": f"{MEMORY}/sonde-cache"})
         ended = time.time()
         found = read_report(kernel, report) if report.exists() else {}
         silent = ended - (report.stat().st_mtime if report.exists() else started)
