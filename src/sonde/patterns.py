@@ -69,12 +69,13 @@ def assemble(pattern: str, matcher: Matcher) -> Pattern[str]:
 def _compile_anew(pattern: str, flags: int) -> Pattern[str]:
     import re
     made = re.compile(pattern, flags)
-    find_code: Callable[..., list[int]] | None = getattr(getattr(re, "_compiler", None), "_code", None)
-    if find_code is not None:  # as in CPython 3.11 to 3.14
-        code = list(map(int, find_code(re._parser.parse(pattern, flags), flags)))  # type: ignore[attr-defined]
+    try:
+        code = list(map(int, re._compiler._code(re._parser.parse(pattern, flags), flags)))  # type: ignore[attr-defined]
         matcher = made.flags, code, made.groups, dict(made.groupindex)
         if assemble(pattern, matcher) == made:
             _new[pattern, flags] = matcher
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        pass  # no re of CPython 3.11 to 3.14: it compiles at each start
     return made
 
 

@@ -86,6 +86,13 @@ def test_nothing_is_kept_without_bytecode(cache: Path, monkeypatch: pytest.Monke
     assert not files(cache)
 
 
+def test_another_re_is_used_as_it_is(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = re.compile("a+b")
+    monkeypatch.setattr(re, "compile", lambda pattern, flags: made)
+    monkeypatch.delattr(re._compiler, "_code")  # type: ignore[attr-defined]
+    assert patterns.compile("a+b") is made and not patterns._new
+
+
 def test_functions_are_those_of_re(cache: Path) -> None:
     assert patterns.sub(r"\[([a-z]+)\]", r"<\1>", "[a] [b]") == "<a> <b>"
     assert patterns.sub("x", lambda found: found[0].upper(), "axa") == "aXa"
