@@ -47,7 +47,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 
 ROW = Arch(
     name="aarch64", elf_machine=183, audit=0xC00000B7, loader_flags=0x0A03, objdump="aarch64",
-    syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91},
+    syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167},
     syscall_names=_SYSCALLS, syscall_prefix="__arm64_sys_",
     event_names={"fstat": "newfstat", "uname": "newuname", "umount2": "umount", "sendfile": "sendfile64",
                  "fadvise64": "fadvise64_64"},

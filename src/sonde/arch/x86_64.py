@@ -48,7 +48,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 
 ROW = Arch(
     name="x86_64", elf_machine=62, audit=0xC000003E, loader_flags=0x0303, objdump="i386:x86-64",
-    syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324, "openat2": 437, "capset": 126},
+    syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324, "openat2": 437, "capset": 126, "prctl": 157},
     syscall_names=_SYSCALLS, syscall_prefix="__x64_sys_",
     # Where the kernel function behind a system call, and so its tracepoint, is not called as the call is.
     event_names={"stat": "newstat", "lstat": "newlstat", "fstat": "newfstat", "uname": "newuname",

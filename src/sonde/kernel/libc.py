@@ -1,5 +1,5 @@
-"""Functions of the C library. ``ctypes`` takes 2 ms to import, a fifteenth of a start, for types that nobody here asks
-for: this is made of what it is made of itself.
+"""System calls by number, and addresses. ``ctypes`` takes 2 ms to import, a fifteenth of a start, for types that nobody
+here asks for: this is made of what it is made of itself.
 """
 
 from __future__ import annotations
@@ -28,21 +28,12 @@ else:
         _type_ = "P"
 
 
-class Function(_ctypes.CFuncPtr):
-    """A function of the C library that takes and returns a ``long`` each."""
-
+class _Function(_ctypes.CFuncPtr):
     _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
     _restype_ = Long
 
 
 _library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # all that this process has linked
-
-
-def find_function(name: str, arguments: int) -> Any:
-    """A function to call with so many numbers; :func:`last_error` is of the last call."""
-    function = Function(address_of_function(name))
-    function.argtypes = [Long] * arguments
-    return function
 
 
 def address_of_function(name: str) -> int:
@@ -51,7 +42,9 @@ def address_of_function(name: str) -> int:
     return found
 
 
-last_error = _ctypes.get_errno
+system_call: Any = _Function(address_of_function("syscall"))  # syscall(2), with a number and six arguments
+system_call.argtypes = [Long] * 7
+last_error = _ctypes.get_errno  # of the last system_call()
 
 
 def address_of(data: bytes | bytearray | memoryview | mmap) -> int:

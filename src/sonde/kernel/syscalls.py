@@ -15,14 +15,14 @@ from .. import uapi
 from ..arch import this_arch
 from ..errors import PrivilegeError, SyscallError
 from ..record import Record
-from .libc import Array, address_of, find_function, last_error
+from .libc import Array, address_of, last_error
+from .libc import system_call as _syscall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
     from typing import Self
 
-_syscall, _prctl = find_function("syscall", 7), find_function("prctl", 5)
 _numbers = this_arch().syscalls
 
 Buffer = bytearray | memoryview
@@ -94,6 +94,12 @@ class MapInfo(Record):
 # ---- plumbing
 
 DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # the errno of policies
+
+
+def _prctl(option: int, *arguments: int) -> int:
+    """prctl(2): 0, or -1."""
+    result: int = _syscall(_numbers["prctl"], option, *arguments, *[0] * (5 - len(arguments)))
+    return result
 
 
 def _bpf_raw(command: int, attr: Buffer) -> int:
@@ -498,14 +504,14 @@ def perf_event_ioctl(event: Fd, request: int, argument: int = 0) -> None:
 
 def die_with_parent() -> None:
     """Have this process killed when the thread that forked it ends (forgotten if it executes a set-user-ID file)."""
-    _prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    _prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 
 
 def drop_privileges() -> None:
     """Drop every capability for good: this process has none, and cannot gain any by executing a file."""
-    _prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
-    _prctl(47, 4, 0, 0, 0)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
-    _prctl(4, 0, 0, 0, 0)   # PR_SET_DUMPABLE: no other process of the same user can look into it
+    _prctl(38, 1)  # PR_SET_NO_NEW_PRIVS
+    _prctl(47, 4)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
+    _prctl(4, 0)   # PR_SET_DUMPABLE: no other process of the same user can look into it
     head, sets = struct.pack("=II", 0x20080522, 0), bytes(24)  # _LINUX_CAPABILITY_VERSION_3; all sets empty
     if _syscall(_numbers["capset"], address_of(head), address_of(sets), 0, 0, 0, 0) != 0:
         raise syscall_error("capset", last_error())
@@ -514,7 +520,7 @@ def drop_privileges() -> None:
 def filter_system_calls(program: bytes) -> bool:
     """Install a seccomp filter (struct sock_filter, one after the other); False where the kernel has none."""
     block = struct.pack("=H6xQ", len(program) // 8, address_of(program))
-    return bool(_prctl(22, 2, address_of(block), 0, 0) == 0)  # PR_SET_SECCOMP, MODE_FILTER
+    return _prctl(22, 2, address_of(block)) == 0  # PR_SET_SECCOMP, MODE_FILTER
 
 
 # ---- files
