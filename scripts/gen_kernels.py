@@ -54,7 +54,10 @@ an fentry probe each counted 300 of 300 calls, in maps with and without keys. Al
 except `current_task_variable`, `override` and `compat_syscalls`, once BPF's JIT compiler is on
 (`sysctl net.core.bpf_jit_enable=1`). It is off by default, and the kernel then rejects programs that call kernel
 functions or use callbacks; Sonde reports this. Neither the live tests nor the tools were run there; stacks by unwind
-tables and the places of static probes' arguments follow the specifications and are covered by unit tests only.
+tables and the places of static probes' arguments follow the specifications and are covered by unit tests only. For a
+column above, `tests/vm/tier.toml` would have to list the kernel and `tests/vm/guest-init.sh` to turn the JIT compiler
+on; for the live tests, `tests/support.py` lacks the number of bpf(2) there and skips them all, and `tests/denying.py`
+those of the calls that it denies.
 
 **s390x** (big-endian). According to their configurations, 7.2 (sid) has BTF, kprobes, uprobes, fprobe and ftrace with
 direct calls; in 6.1 (bookworm) `CONFIG_DEBUG_INFO_BTF` is not set. Neither was booted. Sonde lacks its row in
