@@ -56,7 +56,8 @@ and 0.70 for kretprobes; 7.2 has one round, of 800 times 500 calls.
 
 500 functions of a program by uprobes, from the command's start to its end (`bench/attach.py --peer BPFTRACE uprobe`):
 3.9 against 62.9 s, 0.06; the goal is 0.5. 1,000 kernel functions by kprobes, the same way under QEMU, on Linux 6.12
-(`bench/attach.py --kernel 6.12 --peer BPFTRACE kprobe`): 52 against 604 s, 0.09.
+(`bench/attach.py --kernel 6.12 --peer BPFTRACE kprobe`): 52 against 604 s, 0.09; 300 on 7.2 (`--functions 300`): 27
+against 126 s, 0.22.
 """
 KEYS = "nearly all of it is sorting and formatting numbers that lie in memory in no order"
 ROWS = (

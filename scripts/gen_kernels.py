@@ -38,6 +38,11 @@ machine's architecture (`SONDE_VM_ARCH=aarch64`: for that one); `make test-vm-al
 lacks is done another way, or refused in one sentence; `sonde doctor` says which tools work on the running kernel, and
 `-v` which way was taken.
 """
+ABOUT_FEATURES = """\
+`--no-feature NAME` does without one. The release is the first that can have it: 6.1 is built without fprobe
+(`CONFIG_FPROBE`), which one link for many functions takes and which 6.12 does not have on aarch64; and none of these
+kernels with `CONFIG_FUNCTION_ERROR_INJECTION`, which `override` takes. `?`: younger than the kernel's last boot here.
+"""
 OTHERS = """
 ## Not used
 
@@ -106,7 +111,7 @@ def page(surveys: dict[str, Survey]) -> str:
     return "".join([
         HEAD, f"\nThe releases: {releases}.\n",
         "\n## Exact counts\n\nEvents counted, of those that happened.\n\n", table(["kind", *names], kinds),
-        "\n## Features\n\n`--no-feature NAME` does without one. The release is the first that has it.\n\n",
+        f"\n## Features\n\n{ABOUT_FEATURES}\n",
         table(["feature", "what it is", "since", *names], features),
         "\n## Tools\n\nOf those that existed when the kernel was booted: how many attach, and of how many `sonde "
         "doctor` says\nwhat then happens, with the reason if they do not.\n\n",
