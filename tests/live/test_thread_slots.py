@@ -14,6 +14,7 @@ from sonde.compiling import live_world
 from sonde.spec import PURSE, PURSES
 from support import PRODUCER, compile_c
 
+pytestmark = pytest.mark.skipif(not live_world().has_feature("atomic_fetch"), reason="kernel lacks atomic_fetch")
 CALLS, THREADS = 20_000, 24
 SCRIPT = """config = { max_map_keys = %d }
 tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {

@@ -59,10 +59,10 @@ def test_the_process_was_there_before(target: Path) -> None:
 
 
 def test_another_program_in_the_same_process(tmp_path: Path) -> None:
-    """Two programs, one after the other in one process: each address has its program's name."""
+    """Two programs, one after the other in one process, at different addresses: each has its program's name."""
     first = compile_c(CHAIN.replace("leaf", "early").replace("top();", "top(); execv(argv[2], argv + 2);"), tmp_path,
                       "first", *POINTERS, "-fpie", "-pie")
-    second = compile_c(CHAIN.replace("leaf", "later"), tmp_path, "second", *POINTERS, "-fpie", "-pie")
+    second = compile_c(CHAIN.replace("leaf", "later"), tmp_path, "second", *POINTERS, "-fno-pie", "-no-pie")
     script = f'{PROBE} /comm == "first" || comm == "second"/ {{ print(ustack(2)); }}'
     tracer = trace(script, lambda: subprocess.run([first, "0", second], stdin=subprocess.DEVNULL, check=True))
     assert names(tracer.stdout) == ["early", "middle", "later", "middle"]
