@@ -238,14 +238,15 @@ def others_of(found: dict[str, tuple[str, str]], tests: list[str], status: int) 
 
 def selection(tests: list[str]) -> list[str]:
     """pytest's arguments: whole files, less what was not asked for (some files' parameters depend on the kernel); of
-    other files, the tests one by one."""
+    other files, the tests one by one. --deselect takes beginnings of names: what begins that of a test that was asked
+    for is run as well."""
     whole = [name for name in everything() if "::" not in name]
 
     def argument(test: str) -> str:
         file = file_of(test)
         return file if any(file == name or file.startswith(name + "/") for name in whole) else test
     chosen = dict.fromkeys(map(argument, tests))
-    others = [test for test in _listed if test not in tests and argument(test) in chosen]
+    others = [test for test in _listed if argument(test) in chosen and not any(name.startswith(test) for name in tests)]
     return [*chosen, *[f"--deselect={test}" for test in others]]
 
 
