@@ -66,6 +66,19 @@ def test_another_program_in_the_same_process(tmp_path: Path) -> None:
     script = f'{PROBE} /comm == "first" || comm == "second"/ {{ print(ustack(2)); }}'
     tracer = trace(script, lambda: subprocess.run([first, "0", second], stdin=subprocess.DEVNULL, check=True))
     assert names(tracer.stdout) == ["early", "middle", "later", "middle"]
+    assert "then to another" not in tracer.stderr
+
+
+def test_another_program_at_the_same_addresses(tmp_path: Path) -> None:
+    """What cannot be told apart is said: a name may be another program's."""
+    first = compile_c(CHAIN.replace("leaf", "early").replace("top();", "top(); execv(argv[2], argv + 2);"), tmp_path,
+                      "first", *POINTERS, "-fno-pie", "-no-pie")
+    second = compile_c(CHAIN.replace("leaf", "later"), tmp_path, "second", *POINTERS, "-fno-pie", "-no-pie")
+    script = f'{PROBE} /comm == "first" || comm == "second"/ {{ @[ustack(2)] = count(); }}'
+    tracer = trace(script, lambda: subprocess.run([first, "0", second], stdin=subprocess.DEVNULL, check=True))
+    assert "later" in names(tracer.stdout)
+    assert re.search(r"WARNING: [1-9] address(es)? in user stacks belonged to one program of a process and then to "
+                     "another: they have the later one's names", tracer.stderr)
 
 
 def test_modes(target: Path) -> None:

@@ -48,6 +48,8 @@ def test_events_by_probe() -> None:
     assert short[1].startswith("WARNING: 1 stack of dw_ustack ends early")
     (unseen,) = said(Losses([], [], [], unseen=2))
     assert unseen[1].startswith("WARNING: 2 mappings of processes went unseen")
+    (shared,) = said(Losses([], [], [], shared=1))
+    assert shared[1].startswith("WARNING: 1 address in user stacks belonged to one program of a process and then")
     (strayed,) = said(Losses([], [], [], strayed=2))
     assert strayed[1].startswith("WARNING: 2 processes could not be followed")
     assert said(Losses([], [], [("a", 1)])) == [("write_note", "WARNING: a: the kernel skipped 1 nested event")]

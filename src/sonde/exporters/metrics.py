@@ -237,6 +237,8 @@ class Gatherer:
              [((), losses.withheld.detached_ns / 1e9 if losses.withheld else 0)]),
             ("late_events", COUNTER, "events that came out of order", (), [((), losses.late)]),
             ("unseen_mappings", COUNTER, "mappings of processes that were not seen", (), [((), losses.unseen)]),
+            ("shared_addresses", COUNTER, "addresses at which a process had one program after another", (),
+             [((), losses.shared)]),
             ("unplaced_events", COUNTER, "events before it was known whose control group it is", ("name",),
              [((name,), count) for name, count in (*losses.unplaced, *losses.unnamed)]),
             ("strayed_processes", COUNTER, "processes of -c that could not be followed", (), [((), losses.strayed)]),

@@ -59,13 +59,15 @@ class Unseen(Protocol):
     short: int
     unseen: int
     early: int
+    shared: int
 
 
 class MappingLog:
     """The executable mappings since :meth:`start`; keeps what it has read when it is closed.
 
     ``lost`` counts reports that found a ring full, ``short`` the stacks that the caller could not unwind to their end,
-    ``early`` the Python stacks wanted of processes before they were known. ``changed`` is called with the id of each
+    ``early`` the Python stacks wanted of processes before they were known, ``shared`` the addresses at which a process
+    had one file after another, of which the later one gave the name. ``changed`` is called with the id of each
     process that is new, or that executes another program: what was known about that id is no longer valid. ``watchers``
     are told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
     """
@@ -76,6 +78,7 @@ class MappingLog:
         self.lost = 0
         self.short = 0
         self.early = 0
+        self.shared = 0
         self._watchers = watchers
         self.changed = changed
         self._rings: list[PerfRing] = []
@@ -138,6 +141,7 @@ class MappingLog:
         losses.short += self.short
         losses.unseen += self.lost
         losses.early += self.early
+        losses.shared += self.shared
 
     def find_mapping(self, pid: int, address: int) -> Mapping | None:
         """The newest mapping that the process, or an ancestor that it was forked from, had at an address."""
@@ -150,6 +154,11 @@ class MappingLog:
                     return mapping
             pid = self._parents.get(pid, pid)
         return None
+
+    def note_name(self, pid: int, address: int) -> None:
+        """An address of a process has been given a name: count it if it may be that of another file."""
+        files = {mapping.name for mapping in self._found.get(pid) or () if mapping.start <= address < mapping.end}
+        self.shared += len(files) > 1
 
     def drain_rings(self) -> None:
         """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings. What

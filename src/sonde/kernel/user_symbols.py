@@ -181,6 +181,8 @@ class UserSymbols:
             found = self._find_symbol(process, address)
             if found is not None and (found.name or found.module != ANONYMOUS):  # otherwise the next look may find more
                 process.names[address] = found
+                if self._log is not None:
+                    self._log.note_name(pid, address)
                 self._processes.grow(pid, _NAMED + getsizeof(found.name))
                 if self._processes.size_of(pid) > self._processes.most * 3 // 4:
                     self._drop_names(process)

@@ -480,7 +480,7 @@ def plain_losses(spec: ScriptSpec, losses: Losses) -> JsonObject:
     kept = losses.withheld
     return {"records": losses.records, "errors": [[spec.errors.index(site), count] for site, count in losses.errors],
             "skipped": losses.skipped, "late": losses.late, "short": losses.short, "unseen": losses.unseen,
-            "early": losses.early,
+            "early": losses.early, "shared": losses.shared,
             "withheld": None if kept is None else dict(zip(kept._fields, kept.values())),
             "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown,
             "strayed": losses.strayed}

@@ -72,6 +72,7 @@ class Losses(Record):
     short: int = 0                        # user stacks (dw_ustack) that were not unwound to their end
     unseen: int = 0                       # mappings of processes that were not seen: names of user code may be missing
     early: int = 0                        # Python stacks of processes that were not known yet
+    shared: int = 0                       # addresses of user code at which a process had one file after another
     withheld: Withheld | None = None      # what a budget kept back; None without one
     unplaced: list[tuple[str, int]] = []  # by container, pod or service: its events before it was known to be that
     unnamed: list[tuple[str, int]] = []   # the same of containers of which nothing says what they are called
@@ -80,7 +81,7 @@ class Losses(Record):
 
     def __bool__(self) -> bool:
         return bool(self.records or self.errors or self.skipped or self.late or self.short or self.unseen
-                    or self.early or self.unplaced or self.unnamed or self.unknown or self.strayed
+                    or self.early or self.shared or self.unplaced or self.unnamed or self.unknown or self.strayed
                     or self.withheld)
 
     def __str__(self) -> str:
@@ -112,6 +113,9 @@ class Losses(Record):
                 "may be missing")
         if self.early:
             found.append(f"{self.early} Python stack{_plural_suffix(self.early)} not read: the process had just begun")
+        if self.shared:
+            found.append(f"{self.shared} address{'es' * (self.shared > 1)} in user stacks belonged to one program of a "
+                         "process and then to another: they have the later one's names")
         found += [f"{count} event{_plural_suffix(count)} of {name} came before that was known, and count"
                   f"{'s' if count == 1 else ''} as outside of it" for name, count in self.unplaced]
         found += [f"{count} event{_plural_suffix(count)} count{'s' if count == 1 else ''} as outside of {name}: "
