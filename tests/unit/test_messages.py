@@ -335,3 +335,16 @@ def test_limits_and_the_environment() -> None:
 ])
 def test_path(text: str, expected: str) -> None:
     assert said(text, KprobeWorld() if text.startswith("kprobe") else FentryWorld()) == [expected]
+
+
+class OldWorld(FakeWorld):
+    """Linux 5.10."""
+
+    def has_feature(self, name: str) -> bool:
+        return name != "for_each_map_elem" and super().has_feature(name)
+
+
+def test_what_the_kernel_lacks_is_said_before_what_comes_of_it() -> None:
+    found = said("begin { @a[1] = 2; $most = (int64)-1; for ($pair : @a) { $most = $pair.1; } }", OldWorld())
+    assert [text.partition(": ")[2] for text in found] == [
+        "ERROR: programs of this kernel cannot go through a map (Linux 5.13)"]
