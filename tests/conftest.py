@@ -38,8 +38,9 @@ TESTS = Path(__file__).parent
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run on several CPUs, those that trace this kernel or load it follow one another on one of them, and
-    the others run beside them, a file at a time."""
+    """Where tests run in several processes, those of a tier that traces this kernel, loads it or boots others follow one
+    another in one of them, and the other tests go where there is nothing to do, a file at a time. All begin in their
+    order, so that the live tier, which waits more than it works, goes on beside those that come after it."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByTier(LoadScopeScheduling):
@@ -47,8 +48,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return file if tier_of(TESTS.parent / file) in ("unit", "golden", "fuzz") else "kernel"
+            tier = tier_of(TESTS.parent / file)
+            return file if tier in ("unit", "golden", "fuzz") else tier
 
+    config.option.loadscopereorder = False
     return ByTier(config, log)
 
 
