@@ -38,9 +38,9 @@ TESTS = Path(__file__).parent
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run in several processes, those of a tier that traces this kernel, loads it or boots others follow one
-    another in one of them, and the other tests go where there is nothing to do, a file at a time. All begin in their
-    order, so that the live tier, which waits more than it works, goes on beside those that come after it."""
+    """Where tests run in several processes, those of a tier that traces this kernel, loads it or boots others follow
+    one another in one of them, and the other tests go where there is nothing to do, a file at a time. All begin in
+    their order, so that the live tier, which waits more than it works, goes on beside those that come after it."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByTier(LoadScopeScheduling):
