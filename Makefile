@@ -56,8 +56,10 @@ pyz:
 wheel: $(STAMP)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-bench: $(STAMP)
-	@$(BIN)/python bench/run.py
+bench: wheel
+	@$(PYTHON) -m venv --clear --without-pip build/bench
+	@$(BIN)/python -m pip --python build/bench/bin/python install --quiet --no-deps dist/sonde-*.whl
+	@$(BIN)/python bench/run.py --sonde build/bench/bin/sonde
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -19,8 +19,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 TITLE, NEXT = "## Row by row\n", "## What an event is made of\n"
 INTRODUCTION = """
 `bench/run.py --peer BPFTRACE --only PIECE --json bench/figures.json` keeps the figures, `bench/rows.py` makes the
-table. Each row is from one run, in which the two took turns. Ratios of nanoseconds are of the time beyond that of the
-empty program.
+table. Each row is from one run, in which the two took turns. Sonde is the wheel in an environment of its own, as pipx
+has it and `make bench` makes it. Ratios of nanoseconds are of the time beyond that of the empty program.
 
 """
 

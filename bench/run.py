@@ -2,7 +2,7 @@
 """Speed, measured as ratios in one run: Sonde beside bpftrace, where it is installed.
 
     bench/run.py [--quick] [--rounds N] [--only startup,four,kernel,drain,flood,ring,keys,attach,clauses,own,budget]
-                 [--peer BPFTRACE]... [--json FILE]
+                 [--sonde COMMAND] [--peer BPFTRACE]... [--json FILE]
 
 Prints Markdown tables. Needs root, BTF, a C compiler and GNU time. Every figure is the best of its rounds, and the two
 tracers take turns, so that a slow minute of the machine hits both.
@@ -57,9 +57,10 @@ class Peer:
         return [*self.command, "-e", program]
 
 
-def peers(others: Sequence[str]) -> list[Peer]:
-    """Sonde, and every bpftrace of ``others``, or the one that is installed."""
-    script = Path(sys.executable).with_name("sonde")
+def peers(others: Sequence[str], own: Path | None = None) -> list[Peer]:
+    """Sonde, by the command ``own`` or of this interpreter, and every bpftrace of ``others``, or the one that is
+    installed."""
+    script = own or Path(sys.executable).with_name("sonde")
     found = [Peer("sonde", [str(script)] if script.exists() else [sys.executable, "-m", "sonde"])]
     for command in others or filter(None, [shutil.which("bpftrace")]):
         version = subprocess.run([command, "-V"], capture_output=True, text=True, check=True).stdout.strip()
@@ -382,6 +383,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0, help="rounds of each figure")
     parser.add_argument("--only", default="startup,four,kernel,drain,flood,ring,keys,attach,clauses,own,budget",
                         help="comma list of figures")
+    parser.add_argument("--sonde", type=Path, metavar="COMMAND", help="an installed one, not that of this interpreter")
     parser.add_argument("--peer", action="append", default=[], metavar="BPFTRACE",
                         help="a bpftrace to compare with; may be repeated (default: the one that is installed)")
     parser.add_argument("--json", type=Path, help="add the figures to this file")
@@ -395,7 +397,7 @@ def main() -> int:
     compile_bytecode()
     wanted = set(chosen.only.split(","))
     rounds = chosen.rounds or (3 if chosen.quick else 8)
-    tracers = peers(chosen.peer)
+    tracers = peers(chosen.peer, chosen.sonde)
     names = [peer.name for peer in tracers]
     figures: dict[str, dict[str, float]] = {name: {} for name in names}
     times: dict[str, dict[str, float]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -80,6 +79,7 @@ class Start:
 def startup(command: list[str], rounds: int) -> dict[str, float]:
     """``BEGIN { exit(); }``: the first time, with nothing compiled, and later."""
     words = [*command, "-e", "BEGIN { exit(); }"]
+    interpreter = Path(command[0]).with_name("python")
     with tempfile.TemporaryDirectory() as folder:
         environment, first, later, bare = compiled_sources(Path(folder)), [], [], []
         for _ in range(2):
@@ -88,8 +88,9 @@ def startup(command: list[str], rounds: int) -> dict[str, float]:
             forget_scripts(Path(folder))
             first.append(Start(words, environment))
             later.append(Start(words, environment))
-            bare.append(Start([sys.executable, "-c", "pass"], environment))
-    own = {"interpreter wall s": min(start.wall for start in bare)} if "sonde" in command[0] else {}
+            if "sonde" in words[0]:
+                bare.append(Start([str(interpreter), "-c", "pass"], environment))
+    own = {"interpreter wall s": min(start.wall for start in bare)} if bare else {}
     return own | {"first start wall s": min(start.wall for start in first),
             "start wall s": min(start.wall for start in later), "start cpu s": min(start.cpu for start in later),
             "start memory MiB": min(start.memory for start in later)}
