@@ -401,12 +401,18 @@ def test_the_function_of_a_kernel_probe_where_no_helper_tells_it() -> None:
 @pytest.mark.parametrize(("script", "since"), [
     ("kprobe:vfs_read { print(dw_ustack); }", "5.15"), ('begin { debugf("%d %d %d %d", 1, 2, 3, 4); }', "5.16"),
     ("begin { for ($kv : @m) { } @m[1] = 1; }", "5.13"), ("begin { @m[1] = 1; print(len(@m)); }", "5.13"),
-    ("uprobe:libc:malloc { @ = dw_ustack; }", "5.17")])
+    ("uprobe:libc:malloc { @ = dw_ustack; }", "5.17"), ("begin { for ($i : 0..cpu) { } }", "5.17"),
+    ("begin { for ($i : 0..1000) { for ($j : 0..1000) { } } }", "5.17"),
+    ("begin { for ($i : 0..500) { unroll(10) { for ($j : 0..101) { } } } }", "5.17")])
 def test_what_came_later_is_refused_in_a_sentence(script: str, since: str) -> None:
     with pytest.raises(CompileError) as caught:
         compiled(script, "5.10")
     errors = [found.message for found in caught.value.diagnostics if found.severity == "ERROR"]
     assert len(errors) == 1 and errors[0].endswith(f"(Linux {since})")
+
+
+def test_loops_that_the_verifier_gets_through_stay() -> None:
+    assert compiled("begin { for ($i : 0..700) { } for ($j : 0..1000) { } }", "5.10").programs
 
 
 @pytest.mark.parametrize("action", [

@@ -142,6 +142,7 @@ class CheckContext:
         self.program: ProbeProgram = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
         self.loops = 0
+        self.rounds = 1  # that the loops around this statement make, as far as that is plain to see
         self.unevaluated = False  # what is being checked is asked for its type only
         self.tasks: set[int] = set()  # the variables of loops over objects, by id
         self.clauses: Sequence[Node] = []  # all of the script's, also those that attach nowhere
@@ -225,7 +226,7 @@ class CheckContext:
         """Start on a program."""
         self.program = program
         self.scopes = [{}]
-        self.loops = 0
+        self.loops, self.rounds = 0, 1
         self.visited = set()
         program.probe.variables = []
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from ..language.ast import Stmt
 
+MOST_ROUNDS = 500_000  # that a verifier gets through which follows each: of two instructions
+
 
 def check_statements(context: CheckContext, body: Sequence[Stmt]) -> None:
     """Each statement, in the current scope."""
@@ -279,10 +281,10 @@ def _check_while(context: CheckContext, node: ast.While) -> None:
     _check_loop_body(context, node.body)
 
 
-def _check_loop_body(context: CheckContext, body: Sequence[Stmt]) -> None:
-    context.loops += 1
+def _check_loop_body(context: CheckContext, body: Sequence[Stmt], rounds: int = 1) -> None:
+    context.loops, outside, context.rounds = context.loops + 1, context.rounds, context.rounds * max(rounds, 1)
     _check_scoped(context, body)
-    context.loops -= 1
+    context.loops, context.rounds = context.loops - 1, outside
 
 
 def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
@@ -292,7 +294,7 @@ def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
         context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
         context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}", node)
-    _check_loop_body(context, node.body)
+    _check_loop_body(context, node.body, count if isinstance(count, int) else 1)
 
 
 def _check_for(context: CheckContext, node: ast.For) -> None:
@@ -309,8 +311,25 @@ def _check_for(context: CheckContext, node: ast.For) -> None:
     if found is not None:
         context.assign_variable(state, found, node.variable)
         node.variable.type = state.type
-    _check_loop_body(context, node.body)
+    _check_loop_body(context, node.body, _check_rounds(context, node) if node.end is not None else 1)
     context.scopes.pop()
+
+
+def _check_rounds(context: CheckContext, node: ast.For) -> int:
+    """How many rounds a range has, 1 if that is not to be seen. Without bpf_loop() the verifier goes through all of
+    them, up to a million instructions of a program (BPF_COMPLEXITY_LIMIT_INSNS)."""
+    assert node.end is not None
+    start, end = node.start.const, node.end.const
+    rounds = end - start if isinstance(start, int) and isinstance(end, int) else 1
+    if context.world.has_feature("bpf_loop"):
+        return rounds
+    if not isinstance(start, int) or not isinstance(end, int):
+        context.error("missing-feature", "programs of this kernel cannot loop over a range whose ends are not constant "
+                      "(Linux 5.17)", node.end if isinstance(start, int) else node.start)
+    elif rounds * context.rounds > MOST_ROUNDS:
+        context.error("missing-feature", f"programs of this kernel cannot loop {rounds * context.rounds} times (Linux "
+                      "5.17)", node.start)
+    return rounds
 
 
 def _object_type(context: CheckContext, node: ast.For) -> Type | None:

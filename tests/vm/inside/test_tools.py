@@ -20,11 +20,11 @@ from live.test_tools_tcp import test_tcpdrop, test_tcptop  # noqa: F401
 from namespaces import Namespace
 from support import Tracer, without_counters
 
-# Before Linux 5.13 programs cannot go through a map; tcp:tcp_cong_state_set came with 5.16; Debian builds its kernels
-# for clouds without wireless networks.
+# Before Linux 5.13 programs cannot go through a map, before 5.17 not through a million rounds; tcp:tcp_cong_state_set
+# came with 5.16; Debian builds its kernels for clouds without wireless networks.
 UNABLE = {"5.10": {"biotop", "bqllat", "filetop", "funcprofile", "memleak", "netqtop", "skbstages", "slabratetop",
                    "tcpcong", "tcptop", "biopattern", "cachetop", "compactsnoop", "dirtop", "klockstat", "kvmexit",
-                   "readahead", "virtiostat"},
+                   "readahead", "virtiostat", "biolatpcts"},
           # kvm_exit tells of no virtual CPU on aarch64; a return with the function's arguments takes fentry.
           "6.12 aarch64": {"kvmexit"}, "7.2 aarch64": {"kvmexit"},
           "6.1 aarch64": {"kvmexit", "capable", "dcsnoop", "skblife", "socketio", "sormem", "tcpnagle", "tcpsend",
