@@ -36,7 +36,8 @@ class Terminal:
         self._folder = tempfile.TemporaryDirectory(prefix="sonde-tmux-")  # tmux leaves its socket behind
         command = f"trap : INT; {self.before}{shlex.join(sonde_command(self.args))}; echo ended=$?; exec cat"
         env = environment({"PS1": "$ "} | self.env)
-        env.pop("TMUX", None)
+        for name in ("TMUX", "COLUMNS", "LINES"):  # pytest's processes are told a size, which is not the terminal's
+            env.pop(name, None)
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(self.columns), "-y", str(self.lines),
                   "/bin/sh", "-c", command, env=env)
         return self
