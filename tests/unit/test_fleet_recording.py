@@ -23,6 +23,7 @@ from sonde.fleet.trace import FleetTrace
 from sonde.recording.container import BlockWriter, Damaged, read_blocks
 from sonde.recording.replay import Sound, open_recording
 from sonde.source import Source
+from support import run_sonde
 
 REQUEST = FleetRequest(Source("stdin", "begin { }"), window=0.1)
 HOSTS = "h[001-120]"  # of which half go wrong, in each way twice
@@ -93,6 +94,20 @@ def test_hosts_can_be_kept_apart_afterwards(tmp_path: Path) -> None:
     apart = dict(tracing.maps["@"])
     assert apart["h2", 1002] == 4 and len(apart) == 63 and str(tracing) == live.describe_state()
     assert tracing.missing == {}
+
+
+def test_a_recording_becomes_a_parquet_file(tmp_path: Path) -> None:
+    """With the values that all hosts have in the last of four windows."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    record(tmp_path / "x", "h[1-3]", SimulatedFleet(contents))
+    done = run_sonde("replay", "--parquet", str(tmp_path / "out"), str(tmp_path / "x"))
+    rows = parquet.read_table(tmp_path / "out").to_pylist()
+    expected: dict[int, int] = {}
+    for host in ("h1", "h2", "h3"):
+        for key, [value] in contents(host, 3).items():
+            expected[key] = expected.get(key, 0) + value
+    assert {row["key"]: row["value"] for row in rows} == expected
+    assert done.returncode == 0 and f"Wrote {tmp_path}/out: {len(expected)} rows" in done.stderr
 
 
 def test_a_crash_leaves_what_came_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
