@@ -266,6 +266,19 @@ def test_ustat(program: Program) -> None:
     assert [(row["GC/s"], float(str(row["METHOD/s"]))) for row in mine] == [("-", 0.8)]
 
 
+@pytest.mark.parametrize("words", [
+    ["ucalls", "-SL"], ["uflow", "-l", "perl"], ["ugc", "-l", "java"], ["uobjnew", "-l", "ruby"], ["uthreads"],
+    ["ustat", "-C", "-p"], ["flame", "-f", "folded", "-p"]], ids=lambda words: words[0])
+def test_each_replays_as_it_ran(words: list[str], program: Program, tmp_path: Path) -> None:
+    form, out = [word for word in words if word in ("-f", "folded")], tmp_path / "out"
+    with Tracer(*words, program.pid, "-o", str(out), "--record", str(tmp_path / "x")) as tracer:
+        program.run()
+    seen = out.read_text()
+    done = run_sonde("replay", *form, "-o", str(out), str(tmp_path / "x"))
+    assert (out.read_text(), done.stderr) == (seen, tracer.stderr.replace(f"Wrote {out}\n", ""))
+    assert seen.count("\n") > 1, seen
+
+
 def test_what_a_process_does_not_have() -> None:
     me = str(os.getpid())
     done = run_sonde("ucalls", "-l", "perl", me)
