@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +159,35 @@ def test_controls_behind_a_record_that_is_being_written_are_not_collected_withou
     assert len(delivery.take_records()) == len(seen)
     delivery.read_controls(lambda *record: seen.append(record))
     assert len(seen) > 6000 - 1000
+
+
+class Written:
+    """A data ring of ``number`` records that are complete."""
+
+    def __init__(self, number: int) -> None:
+        self.position, self.size, self._number = 0, 1 << 20, number
+
+    def unread_bytes(self) -> int:
+        return 16 * self._number
+
+    def read_records(self, limit: int = 0) -> Batch:
+        number, self._number = self._number, 0
+        times = range(1 << 60, (1 << 60) + number)
+        return Batch(self.position, bytes(16), times, 0, [0] * number)
+
+
+@pytest.mark.parametrize("number", [2, 5000])
+def test_what_came_before_a_slow_detachment_is_handed_over(number: int) -> None:
+    """A portion of it: the run was asked to end long ago."""
+    site = EventSite("printf", None, [], 0, [], {})  # type: ignore[arg-type]
+    spec: Any = SimpleNamespace(sites=[site], probes=["BEGIN"])
+    data: Any = Written(number)
+    ending = Ending()
+    ending.asked_at = 1e-9
+    delivery = Delivery(spec, data, None, 1 << 20, ending)
+    handed = sum(len(records) for records in delivery.drain_rings(lambda *record: None))
+    assert handed + sum(delivery.dropped) == number
+    assert handed == min(number, 256)
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2)), max_size=12), max_size=12), st.data())

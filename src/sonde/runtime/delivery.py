@@ -37,8 +37,8 @@ class Delivery:
     """What programs send. ``memory`` bounds the bytes of records that wait for their place in the order; beyond it they
     leave early, and those that come after later ones are counted (``late``).
 
-    When the run was asked to end, records are handed over for a moment more (sonde.ending.GRACE); the rest is counted
-    as lost by its probe (``dropped``).
+    When the run was asked to end, records are handed over for a moment more (sonde.ending.GRACE), and a portion in any
+    case, since detaching may have taken longer; the rest is counted as lost by its probe (``dropped``).
     """
 
     def __init__(self, spec: ScriptSpec, data: Ring | None, control: Ring | None, memory: int, ending: Ending) -> None:
@@ -125,16 +125,17 @@ class Delivery:
             self._portion = max(1, min(_AT_MOST, 4 * self._portion, int(count * _TURN / taken)))
 
     def drain_rings(self, see: Callable[[int, bytes, int], object], hurried: bool = True) -> Iterator[Records]:
-        """Everything in the rings; ``hurried``: only for a moment more when the run was asked to end. A record that is
-        still being written is waited for, a second at most."""
-        patience = 200
+        """Everything in the rings; ``hurried``: after a portion, only for a moment more when the run was asked to end.
+        A record that is still being written is waited for, a second at most."""
+        patience, handed = 200, False
         while patience:
             self.read_controls(see)
-            if hurried and self.ending.is_overdue():
+            if handed and hurried and self.ending.is_overdue():
                 batch = self._drop_held_records()
             else:
                 batch = self.take_records()
             if batch:
+                handed = True
                 yield batch
             if self.read_data() or batch or self._has_read_further():
                 continue
@@ -144,7 +145,9 @@ class Delivery:
             time.sleep(REST)
         while self._sequencer:
             self._fit_portion()
-            yield self._drop_held_records() if hurried and self.ending.is_overdue() else self._release_records(None)
+            dropping = handed and hurried and self.ending.is_overdue()
+            handed = True
+            yield self._drop_held_records() if dropping else self._release_records(None)
 
     def _has_unread(self) -> bool:
         return any(ring.unread_bytes() for ring in (self.data, self.control) if ring)

@@ -81,7 +81,8 @@ def test_filelife(tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
         (tmp_path / "folder").rmdir()
     found = rows(tracer.stdout)
-    assert [(row["PID"], row["FILE"]) for row in found] == [(os.getpid(), f"short{number}") for number in range(3)]
+    assert [(row["PID"], row["FILE"]) for row in found] == [(os.getpid(), f"short{number}") for number in range(3)], \
+        tracer.stderr
     for row, took in zip(found, measured):
         assert 0.099 <= float(str(row["AGE(s)"])) <= took + 0.001
 
