@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from ..errors import SondeError
 from ..invocation import recording_facts
@@ -42,24 +43,26 @@ def read_maps(trace: TracedRun) -> Contents:
 
 
 def print_dump(trace: TracedRun, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
-    """Print its head, the output of ``begin``, the records, and the maps."""
+    """Print its head, the output of ``begin``, the records, of which a portion at least when the run is to end, and the
+    maps."""
     out.write_dump_head(dump)
-    for records in _portions(trace, dump):
-        if trace.ending.is_overdue():
-            out.write_note(f"WARNING: dump {dump.number} is not whole: the run was to end")
-            break
+    for records in _beginning(trace):
+        printer.print_batches(records, _do_nothing)
+    portions = merge_stretches(dump.stretches)
+    for records in portions:
         printer.print_batches(records, _do_nothing)
         out.flush()
+        if trace.ending.is_overdue() and next(portions, None) is not None:
+            out.write_note(f"WARNING: dump {dump.number} is not whole: the run was to end")
+            break
     for named, items in contents:
         out.write_map(named.name, items, kind=json_kind(named), incomplete=trace.session.is_incomplete(named.name))
     out.flush(True)
 
 
-def _portions(trace: TracedRun, dump: Dump) -> Iterator[Records]:
-    """The output of ``begin``, a heading perhaps, and then the records of all CPUs in order of time."""
-    if trace.session.flight is not None:
-        yield from trace.session.flight.beginning
-    yield from merge_stretches(dump.stretches)
+def _beginning(trace: TracedRun) -> Sequence[Records]:
+    """The output of ``begin``, a heading perhaps."""
+    return trace.session.flight.beginning if trace.session.flight is not None else []
 
 
 def _do_nothing(site: int) -> None:
@@ -121,7 +124,7 @@ def record_dump(trace: TracedRun, parsed: Parsed, dump: Dump, descriptor: int) -
     notes = Notes(descriptor, trace.spec, trace.session, trace.context)
     facts = recording_facts(parsed) | {"title": parsed.get("title") or dump.lines[0], "dump": dump.as_json()}
     notes.write_head(trace.options.warnings, facts)
-    for records in _portions(trace, dump):
+    for records in chain(_beginning(trace), merge_stretches(dump.stretches)):
         for batch in notes.note_records(records).batches:
             for _ in batch:
                 pass  # it is noted when it is taken
