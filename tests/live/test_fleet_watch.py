@@ -170,8 +170,10 @@ def test_rows_of_tools(form: str) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE,
                           env=environment()) as process:
         assert process.stderr is not None
-        while "Tracing on 3 of 3 hosts" not in process.stderr.readline():
-            assert process.poll() is None
+        said = ""
+        while "Tracing on 3 of 3 hosts" not in said:
+            said += process.stderr.readline()
+            assert process.poll() is None, said
         child = subprocess.Popen([sys.executable, "-c", "", name])
         child.wait()
         time.sleep(0.5)

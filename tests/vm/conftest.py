@@ -212,7 +212,8 @@ def guest(kernel: str, tests: list[str], deadline: float) -> dict[str, tuple[str
         done = subprocess.run(
             [sys.executable, str(HERE / "vmrun.py"), "--arch", arch, "--kernel", kernel.split()[0], "--rw", shared,
              "--timeout", str(max(1, deadline - started)), "--", python, "-m", "pytest", "-v", "--tb=short",
-             "-o", f"timeout={PATIENCE}", "--reruns", "1", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"],
+             "-o", f"timeout={PATIENCE}", "--reruns", "1", "--continue-on-collection-errors", "-p", "no:randomly",
+             "-p", "reporting", f"@{shared}/tests"],
             cwd=ROOT, capture_output=True, text=True, check=False,
             env=os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "SONDE_VM_REPORT": str(report),
                               "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "PYTHONDONTWRITEBYTECODE": "",
