@@ -17,7 +17,7 @@ from sonde.errors import EnvironmentProblem
 from sonde.kernel import binaries, user_symbols
 from sonde.kernel.foreign import files
 from sonde.kernel.mappings import MappingLog
-from sonde.kernel.user_symbols import Mapping, UserSymbol, UserSymbols
+from sonde.kernel.user_symbols import Mapping, UserSymbol, UserSymbols, read_maps
 
 
 @pytest.fixture
@@ -99,6 +99,31 @@ def test_many_files_do_not_hold_the_reading_up(log: MappingLog, monkeypatch: pyt
     log.drain_rings()
     assert 1 <= len(opened) <= 4
     assert log.find_mapping(77, 0x1234) is not None
+
+
+def test_a_fork_has_its_parent_s_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that waits to be executed: where it maps another file at the same address, it had none before."""
+    first, second = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(second)
+        os.read(first, 1)
+        os._exit(0)
+    os.close(first)
+    try:
+        log = MappingLog()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "listdir", lambda path: [str(child), str(os.getpid())])
+            log._read_existing_maps()
+        place = read_maps(os.getpid())[0].start
+        mapping = log.find_mapping(child, place)
+        assert mapping is not None and mapping.name == os.path.realpath(sys.executable)
+        log._apply_record(10, 0, struct.pack("=IIQQQ", child, child, place, 4096, 0) + bytes(32) + b"/other\0")
+        log.note_name(child, place)
+        assert log.shared == 0
+    finally:
+        os.close(second)
+        os.waitpid(child, 0)
 
 
 # ---- reports from several CPUs

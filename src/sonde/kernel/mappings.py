@@ -109,13 +109,17 @@ class MappingLog:
         return bool(self._rings)
 
     def _read_existing_maps(self) -> None:
-        """Read the maps of existing processes, which may end before anybody asks for them."""
-        enough = time.monotonic() + LOOK
+        """Read the maps of existing processes, which may end before anybody asks for them. One that has no
+        others than ours is a fork of ours, which waits to execute a command: as any fork, it keeps none of its own."""
+        enough, us = time.monotonic() + LOOK, os.getpid()
+        own = {(each.start, each.name) for each in read_maps(us, self._found.most // 8)}
         for pid in sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True):
             if time.monotonic() > enough or self._found.size > self._found.most // 2:
                 return  # the youngest came first; the others are read when they are seen
             found = read_maps(pid, self._found.most // 8)
-            if found:
+            if found and pid != us and own.issuperset((each.start, each.name) for each in found):
+                self._parents[pid] = us
+            elif found:
                 self._found.put(pid, found, _PROCESS + sum([mapping.size for mapping in found]))
 
     @property
