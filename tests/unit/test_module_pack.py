@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 import zipfile
 import zipimport
 from _frozen_importlib_external import PathFinder
@@ -92,6 +93,86 @@ def test_a_second_start_looks_for_no_module(folder: Path, no_search: list[str]) 
     assert inner.__path__ == [str(folder / "inner")] and inner.__package__ == f"{PACKAGE}.inner"
     assert packed.__file__ == str(folder / "one.py") and packed.__spec__.loader.get_source(f"{PACKAGE}.one")
 
+
+# ---- what a module imports is imported ahead of it
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which modules the interpreter asked for. The threads of the test's own runner do not count."""
+    count, own = module_pack.count_threads, module_pack.count_threads()
+    monkeypatch.setattr(module_pack, "count_threads", lambda: count() - own)
+    names: list[str] = []
+    find = ModulePack.find_spec
+
+    def note(pack: ModulePack, name: str, *others: Any) -> Any:
+        names.append(name)
+        return find(pack, name, *others)
+
+    monkeypatch.setattr(ModulePack, "find_spec", note)
+    return names
+
+
+def test_a_second_start_asks_for_one_module(folder: Path, asked: list[str]) -> None:
+    first = start(folder)
+    asked.clear()
+    second = start(folder)
+    assert second.ONE == 1 and [name for name in asked if name.startswith(PACKAGE)] == [PACKAGE, f"{PACKAGE}.one"]
+    two = sys.modules[f"{PACKAGE}.inner.two"]
+    assert sys.modules[f"{PACKAGE}.inner"].two is two and two.__package__ == f"{PACKAGE}.inner"
+    assert set(vars(first)) == set(vars(second))
+    assert two.__spec__ is not None and two.__spec__.loader is two.__loader__
+
+
+def test_what_was_there_already_is_learned(folder: Path, asked: list[str]) -> None:
+    """The first start had imported it before the module that asks for it did."""
+    (folder / "__init__.py").write_text("import os\nif 'EXAMPLE_FIRST' in os.environ:\n    from . import three\n")
+    (folder / "inner" / "two.py").write_text("from ..three import THREE\nTWO = THREE - 1\n")
+    (folder / "three.py").write_text("THREE = 3\n")
+    os.environ["EXAMPLE_FIRST"] = "1"
+    try:
+        start(folder)
+    finally:
+        del os.environ["EXAMPLE_FIRST"]
+    for expected in (1, 0, 0):
+        asked.clear()
+        assert start(folder).ONE == 1 and asked.count(f"{PACKAGE}.three") == expected
+
+
+def test_what_fails_ahead_fails_where_it_is_asked_for(folder: Path, asked: list[str]) -> None:
+    (folder / "one.py").write_text("try:\n    from .inner.two import TWO as ONE\nexcept ValueError:\n    ONE = 0\n")
+    two = folder / "inner" / "two.py"
+    two.write_text("import os\nif 'EXAMPLE_FAILS' in os.environ: raise ValueError\nTWO = 2\n")
+    assert start(folder).ONE == 2
+    os.environ["EXAMPLE_FAILS"] = "1"
+    try:
+        assert start(folder).ONE == 0 and f"{PACKAGE}.inner.two" not in sys.modules
+    finally:
+        del os.environ["EXAMPLE_FAILS"]
+    assert start(folder).ONE == 2
+
+
+def test_nothing_is_imported_ahead_beside_other_threads(folder: Path, asked: list[str]) -> None:
+    start(folder)
+    asked.clear()
+    halt = threading.Event()
+    thread = threading.Thread(target=halt.wait)
+    thread.start()
+    try:
+        assert start(folder).ONE == 1 and f"{PACKAGE}.inner.two" in asked
+    finally:
+        halt.set()
+        thread.join()
+
+
+def test_what_was_edited_is_asked_what_it_imports(folder: Path, asked: list[str]) -> None:
+    start(folder)
+    one = folder / "one.py"
+    one.write_text("ONE = 7\n")
+    assert start(folder).ONE == 7 and f"{PACKAGE}.inner.two" not in sys.modules
+    assert start(folder).ONE == 7 and f"{PACKAGE}.inner.two" not in sys.modules
+
+
+# ---- sources and packs that change
 
 def test_what_was_edited_is_read_anew(folder: Path, no_search: list[str]) -> None:
     start(folder)
