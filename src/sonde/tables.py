@@ -58,18 +58,20 @@ class TableColumn(Record):
 
 
 class NotInstalled(SondeError):
-    """A package of an extra is not there; the message says how to get it."""
+    """A package of an extra is not there, and the message says how to get it; or it does not run here."""
 
 
 def import_extra(name: str, extra: str) -> ModuleType:
     """Import a package of an extra."""
     from importlib import import_module
+    top = name.partition(".")[0]
     try:
         return import_module(name)
     except ImportError as error:
-        top = name.partition(".")[0]
         from .installed import how_to_add
         raise NotInstalled(f"this needs {top}: {how_to_add(extra)} ({error})") from None
+    except Exception as error:  # its own, or of what it imports: NumPy's is a RuntimeError where the CPU is too old
+        raise NotInstalled(f"this needs {top}, which cannot be imported here: {' '.join(str(error).split())}") from None
 
 
 # maps ---------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import sonde
+from sonde import tables
 from support import compile_c
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -159,6 +160,14 @@ def test_notebook_displays(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in shown["@t"]["text/html"] and "<b>\"" not in shown["@t"]["text/html"]
     assert shown["@t"]["text/plain"] == "@t[<b>]: 7"
     assert tracing.maps["@h"].value._repr_html_().startswith("<pre>[8, 16)")
+
+
+def test_a_package_that_does_not_run_here_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "broken_extra.py").write_text("raise RuntimeError('the CPU\\nlacks X86_V2')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(sonde.SondeError, match=r"^this needs broken_extra, which cannot be imported here: the CPU "
+                                               r"lacks X86_V2$"):
+        tables.import_extra("broken_extra", "tables")
 
 
 def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
