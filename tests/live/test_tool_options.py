@@ -55,10 +55,10 @@ def test_opensnoop_of_a_user_or_a_thread(tmp_path: Path) -> None:
     opens = f"open({str(tmp_path / 'missing')!r})"
     with Tracer("opensnoop", "-u", "nobody", "-f", "json") as others, \
             Tracer("opensnoop", "-t", ME, "-d", "1", "-f", "json") as thread:
+        with pytest.raises(FileNotFoundError):
+            os.open(tmp_path / "missing", os.O_RDONLY)  # before the second is over
         children = [python(f"try: {opens}\nexcept OSError: pass", user=user) for user in (0, NOBODY)]
         assert [child.wait() for child in children] == [0, 0]
-        with pytest.raises(FileNotFoundError):
-            os.open(tmp_path / "missing", os.O_RDONLY)
         thread.wait()  # -d
     assert {row["PID"] for row in json_rows(others.stdout) if str(tmp_path) in str(row["PATH"])} == {children[1].pid}
     assert [row["PID"] for row in json_rows(thread.stdout) if str(tmp_path) in str(row["PATH"])] == [os.getpid()]
@@ -121,8 +121,8 @@ def test_tcplife_and_tcptop_values() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = port_of(listener)
         with Tracer("tcplife", "-s", "-t", "-D", str(port)) as lived, \
-                Tracer("tcptop", "-C", "-S", "--mntns", str(namespace), "-f", "json", "1", "2") as here, \
-                Tracer("tcptop", "--mntns", "1", "-f", "json", "1", "2") as elsewhere:
+                Tracer("tcptop", "--mntns", "1", "-f", "json", "1", "2") as elsewhere, \
+                Tracer("tcptop", "-C", "-S", "--mntns", str(namespace), "-f", "json", "1", "2") as here:
             client = socket.create_connection(listener.getsockname())
             server, _ = listener.accept()
             client.sendall(b"x" * 5120)
