@@ -38,6 +38,8 @@ def elsewhere() -> dict[str, str]:
         lacks["xfsdist"] = "No matches for kprobe xfs_file_read_iter."
     if not world.tracepoint_format("mac80211", "drv_config"):
         lacks["ieee80211scan"] = "No matches for tracepoint cfg80211:rdev_scan."
+    if not world.tracepoint_format("kvm", "kvm_exit"):
+        lacks["kvmexit"] = "No matches for tracepoint kvm:kvm_exit."
     if not world.tracepoint_format("preemptirq", "irq_disable"):
         lacks["criticalstat"] = "this kernel is built without CONFIG_PREEMPTIRQ_TRACEPOINTS"
     return lacks
