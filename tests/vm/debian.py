@@ -3,6 +3,7 @@ else ~/.cache/sonde-vm)."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -41,7 +42,8 @@ def making(target: Path) -> Iterator[Path]:
 
 class Apt:
     """apt-get and apt-cache for one of Debian's suites and architectures, with lists of its own, and for a system on
-    which nothing is installed: nothing of this machine changes."""
+    which nothing is installed: nothing of this machine changes. Several at once take turns: apt-get would give up, and
+    apt-cache see half of a list."""
 
     def __init__(self, suite: str, architecture: str) -> None:
         if not shutil.which("apt-get"):
@@ -58,22 +60,30 @@ class Apt:
                     "APT::Architecture": architecture, "APT::Architectures": architecture,
                     "Acquire::Languages": "none", "Acquire::Retries": 2, "Acquire::http::Timeout": 30,
                     "APT::Sandbox::User": "root"}
-        self.archives = own / "archives"
+        self.archives, self._turn = own / "archives", own / "turn"
         self._options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
     def run(self, *arguments: str, cwd: Path | None = None) -> str:
         """apt-get, for ten minutes at most; what it complained of."""
         try:
-            done = subprocess.run(["apt-get", "-qq", *self._options, *arguments], cwd=cwd, capture_output=True,
-                                  text=True, timeout=600, check=False)
+            with self._alone():
+                done = subprocess.run(["apt-get", "-qq", *self._options, *arguments], cwd=cwd, capture_output=True,
+                                      text=True, timeout=600, check=False)
             return done.stderr.strip() if done.returncode else ""
         except subprocess.TimeoutExpired:
             return "it took more than ten minutes"
 
     def names(self, prefix: str) -> list[str]:
         """The packages whose names begin so."""
-        return subprocess.run(["apt-cache", *self._options, "pkgnames", prefix], capture_output=True, text=True,
-                              check=False).stdout.split()
+        with self._alone():
+            return subprocess.run(["apt-cache", *self._options, "pkgnames", prefix], capture_output=True, text=True,
+                                  check=False).stdout.split()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._turn.open("w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            yield
 
 
 def mirror() -> str:

@@ -50,12 +50,14 @@ def natural(text: str) -> list[tuple[int, str]]:
 
 
 def newest_package(wanted: str, arch: Arch, apt: Apt) -> str:
+    said = ""
     for update in (False, True):
         if update:
-            apt.run("update")
+            said = apt.run("update")
         if found := candidates(apt.names(f"linux-image-{wanted}"), wanted, arch):
             return found[-1]
-    raise Unavailable(f"no Debian package linux-image-{wanted}.*-{arch.kernels} can be had from {apt.suite}")
+    raise Unavailable(f"no Debian package linux-image-{wanted}.*-{arch.kernels} can be had from {apt.suite}"
+                      f"{f': {said}' if said else ''}")
 
 
 def fetch(package: str, cache: Path, root: Path, apt: Apt) -> Path:
