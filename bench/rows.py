@@ -64,6 +64,14 @@ Probes on kernel functions need other kernels than this one: nanoseconds that `{
 The host had other work to do: other runs on 6.12, of one round instead of three, gave 0.35 and 0.22 for kprobes, 0.39
 and 0.70 for kretprobes; 7.2 has one round, of 800 times 500 calls.
 
+Of many functions one program serves each kind where the kernel has tracing_multi (7.2): `__do_sys_get*`, of which
+`__do_sys_getppid` is called (`bench/entries.py --kernel 7.2 --many --peer BPFTRACE`).
+
+| kernel, kind | sonde | sonde without tracing_multi | bpftrace 0.27.1 | ratio |
+|---|---|---|---|---|
+| 7.2 kprobe | 111 | 222 | 280 | 0.40 |
+| 7.2 kretprobe | 182 | 488 | 539 | 0.34 |
+
 500 functions of a program by uprobes, from the command's start to its end (`bench/attach.py --peer BPFTRACE uprobe`):
 3.9 against 62.9 s, 0.06; the goal is 0.5. 1,000 kernel functions by kprobes, the same way under QEMU, on Linux 6.12
 (`bench/attach.py --kernel 6.12 --peer BPFTRACE kprobe`): 52 against 604 s, 0.09; 300 on 7.2 (`--functions 300`): 27

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from .compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, mask_refusal, script_environment
+from .compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, mask_refusals, script_environment
 from .ending import Ending
 from .errors import StandInRefused, UsageError, VerifierError
 from .kernel import notices
@@ -112,7 +112,7 @@ class Trace(TracedRun):
             self.session.close()
             self._tell = self.session.tell
             self._session = None
-            self._world = mask_refusal(self.world, error.function)
+            self._world = mask_refusals(self.world, error.functions)
             self.spec = compile(self.source, self.options, self._world)
             return False
         return True

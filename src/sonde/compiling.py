@@ -49,20 +49,21 @@ class FeatureMask:
 class RefusalMask:
     """A World that knows better which functions take no fentry or fexit."""
 
-    def __init__(self, world: World, function: str) -> None:
+    def __init__(self, world: World, functions: Sequence[str]) -> None:
         self._world = world
-        self._function = function
+        self._functions = frozenset(functions)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._world, name)
 
-    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
-        return function.name != self._function and self._world.takes_typed_program(function, returns)
+    def takes_typed_program(self, function: KernelFunction, returns: bool, among_many: bool = False) -> bool:
+        return function.name not in self._functions \
+            and self._world.takes_typed_program(function, returns, among_many)
 
 
-def mask_refusal(world: World, function: str) -> World:
-    """The World after the kernel has refused to attach to a function what it had loaded for it."""
-    found: Any = RefusalMask(world, function)
+def mask_refusals(world: World, functions: Sequence[str]) -> World:
+    """The World after the kernel has refused to attach to functions what was to be attached there."""
+    found: Any = RefusalMask(world, functions)
     less: World = found
     return less
 

@@ -103,11 +103,11 @@ class AttachError(EnvironmentProblem):
 
 
 class StandInRefused(AttachError):
-    """The kernel takes no fentry or fexit of ``function``, by which a kprobe or kretprobe was to be served."""
+    """The kernel takes no fentry or fexit of ``functions``, by which kprobes or kretprobes were to be served."""
 
-    def __init__(self, error: AttachError, function: str) -> None:
+    def __init__(self, error: AttachError, functions: list[str]) -> None:
         super().__init__(error.message, error.probe, error.errno, error.hints)
-        self.function = function
+        self.functions = functions
 
 
 class VerifierError(SondeError):

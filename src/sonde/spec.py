@@ -313,8 +313,8 @@ class Attach(Record):
 
     ``detail`` is what else there is to say of a kind. ``way`` is another kind that serves the attach point ("fentry",
     "fexit", "kprobe", "kretprobe"), and ``reason`` why: it attaches "many" at once, is "exact" (it misses no call),
-    is "cheap", or "" where this kernel has no other. ``wild``: a pattern found it, so it is left out with a warning if
-    it cannot be attached.
+    is "cheap", or "" where this kernel has no other. Without a way "many" is for fentry and fexit: one program serves
+    them. ``wild``: a pattern found it, so it is left out with a warning if it cannot be attached.
     """
 
     kind: str
@@ -400,7 +400,8 @@ class ProgramSpec(Record):
     attach: list[Attach]
     relocations: list[Relocation] = []
     lines: list[tuple[int, Span]] = []  # by instruction index, ascending
-    # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one; "session": ``parts``
+    # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one; "session":
+    # ``parts``; "fentry.multi", "fexit.multi": one for many functions
     method: str = ""
     expected_attach: int = 0
     attach_btf_id: int = 0

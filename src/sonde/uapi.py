@@ -70,6 +70,8 @@ BPF_PERF_EVENT = 41
 BPF_TRACE_KPROBE_MULTI = 42
 BPF_TRACE_UPROBE_MULTI = 48
 BPF_TRACE_KPROBE_SESSION = 56
+BPF_TRACE_FENTRY_MULTI = 59
+BPF_TRACE_FEXIT_MULTI = 60
 
 ITERATORS_OF_ONE = ("bpf_map_elem", "bpf_sk_storage_map", "sockmap", "cgroup")  # need a map or cgroup to go over
 

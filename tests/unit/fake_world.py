@@ -181,7 +181,7 @@ class FakeWorld:
     def is_function_traceable(self, name: str) -> bool:
         return name in [known for _, known in self.kernel_functions()]
 
-    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
+    def takes_typed_program(self, function: KernelFunction, returns: bool, among_many: bool = False) -> bool:
         return function.name != "refused"
 
     def is_changed(self, name: str) -> bool:

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from sonde.api import Trace
-from sonde.compiling import mask_refusal
+from sonde.asm.insn import decode_program
+from sonde.compiling import compile, mask_refusals
 from sonde.errors import AttachError, CompileError, EnvironmentProblem, StandInRefused, SyscallError
 from sonde.kernel import syscalls
 from sonde.runtime.attachments import Attachments
 from sonde.runtime.maps import create_map
 from sonde.semantics import finder, kernel_probes
+from sonde.semantics.options import Options
 from sonde.spec import Attach, Config, KernelFunction, MapSpec
 from sonde.types import INT32, INT64, Struct
-from unit.fake_world import SOCK, FakeWorld, FentryWorld, KprobeWorld, check_text, findings, function, kernel
+from sonde.uapi import HELPERS
+from unit.fake_world import IOVEC, SOCK, FakeWorld, FentryWorld, KprobeWorld, check_text, findings, function, kernel
 
 
 class Both(FentryWorld):
@@ -98,6 +101,50 @@ def test_many_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(a.way == "kprobe" and a.reason == "many" for a in found)
     assert all(not a.way for a in attached("fentry:vfs_* { @ = comm; }", Multi()))
     assert all(not a.way for a in attached("fexit:* { print(args); }", Multi()))
+
+
+class Together(Both):
+    """A kernel that attaches one program to many functions: twelve, one of several of that name, one that returns a
+    struct."""
+
+    features = Both.features | {"kprobe_multi", "tracing_multi", "tracing_cookie", "attach_cookie",
+                                "helper_get_func_arg"}
+
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        return [("vmlinux", f"do_{number}") for number in range(12)] + [("vmlinux", "do_pair"), ("vmlinux", "do_two")]
+
+    def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
+        return function(name, IOVEC if name == "do_pair" else INT32, number=INT64, flags=INT64)
+
+    def takes_typed_program(self, function: KernelFunction, returns: bool, among_many: bool = False) -> bool:
+        assert among_many  # to try each would take too long
+        return function.name not in ("do_two", "do_pair")
+
+
+@pytest.mark.parametrize(("kind", "way"), [("kprobe", "fentry"), ("kretprobe", "fexit")])
+def test_many_share_a_program_of_type_tracing(kind: str, way: str) -> None:
+    spec = compile(f"{kind}:do_* {{ @[probe] = count(); }}", Options(), Together())
+    shared, others = sorted(spec.programs, key=lambda program: -len(program.attach))
+    assert (shared.type, shared.method, len(shared.attach)) == ("tracing", f"{way}.multi", 12)
+    assert [(a.way, a.reason) for a in shared.attach] == [(way, "many")] * 12
+    assert others.type == "kprobe" and [a.event for a in others.attach] == ["do_pair", "do_two"]
+    typed = compile(f"{way}:do_* {{ @[probe] = count(); }}", Options(), Together()).programs
+    assert [(program.method, len(program.attach)) for program in typed] == [(f"{way}.multi", 13)]
+
+
+@pytest.mark.parametrize("text", [
+    "fentry:do_1,fentry:do_2 { }",  # few have a copy each, which nothing but itself interrupts
+    "fentry:do_* { print(socket_cookie((struct sock *)args.number)); }",  # takes a type that the verifier knows
+])
+def test_what_shares_no_program_of_type_tracing(text: str) -> None:
+    assert all(a.reason != "many" or a.way for a in attached(text, Together()))
+
+
+def test_a_shared_program_has_no_typed_context() -> None:
+    """The verifier knows no arguments of it, so each word is asked for by bpf_get_func_arg()."""
+    program, = compile("fentry:do_* { @[args.number] = sum(args.flags); }", Options(), Together()).programs
+    called = [insn.imm for _, insn in decode_program(program.code) if insn.code == 0x85]
+    assert called.count(HELPERS["get_func_arg"]) == 2
 
 
 def test_many_in_a_list_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,9 +383,9 @@ def test_why_not_that_bpf_program(text: str, why: str) -> None:
 def test_a_stand_in_that_is_refused_is_not_chosen_again() -> None:
     text = "kprobe:vfs_read { } kretprobe:tcp_close { }"
     assert [(a.way, a.reason) for a in attached(text, Both())] == [("fentry", "cheap"), ("fexit", "exact")]
-    first: Any = mask_refusal(Both(), "vfs_read")
+    first: Any = mask_refusals(Both(), ["vfs_read"])
     assert [a.way for a in attached(text, first)] == ["", "fexit"]
-    both: Any = mask_refusal(first, "tcp_close")
+    both: Any = mask_refusals(first, ["tcp_close"])
     assert [a.way for a in attached(text, both)] == ["", ""]
     assert [a.kind for a in attached("fentry:vfs_read { }", first)] == ["fentry"]  # what is asked for is tried
 
@@ -347,10 +394,12 @@ def test_a_stand_in_that_is_refused_is_not_chosen_again() -> None:
 def test_what_the_kernel_refuses_to_attach(policy: str) -> None:
     refused = AttachError("no room", "kprobe:vfs_read", errno.E2BIG)
     attachments = Attachments(Config(missing_probes=policy))
+    no_loader: Any = None
     by_choice, = attached("kprobe:vfs_read { }", Both())
+    attachments.miss(refused, by_choice)
     with pytest.raises(StandInRefused) as caught:
-        attachments.miss(refused, by_choice)
-    assert caught.value.function == "vfs_read" and caught.value.errno == errno.E2BIG and not attachments.warnings
+        attachments.attach_all([], no_loader, False)
+    assert caught.value.functions == ["vfs_read"] and caught.value.errno == errno.E2BIG and not attachments.warnings
     as_asked, only_way = attached("fentry:vfs_read { }", Both()) + attached("kprobe:vfs_read { }", FentryWorld())
     for point in (as_asked, only_way):  # there is no other way
         if policy == "error":
@@ -382,7 +431,7 @@ def test_a_trace_goes_on_with_what_the_kernel_takes(monkeypatch: pytest.MonkeyPa
             seen.append([point.method for point in points])
             for point in points:
                 if point.reason and point.event == "vfs_read":
-                    raise StandInRefused(AttachError("no room", point.name, errno.E2BIG), point.event)
+                    raise StandInRefused(AttachError("no room", point.name, errno.E2BIG), [point.event])
 
         def close(self) -> None:
             closed.append(self)

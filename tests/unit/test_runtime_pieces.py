@@ -22,8 +22,8 @@ from sonde.kinds import KINDS
 from sonde.runtime import links, programs, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
 from sonde.source import Source, Span
-from sonde.spec import Attach, ProgramSpec
-from sonde.uapi import HELPERS
+from sonde.spec import Attach, KernelDetail, ProgramSpec
+from sonde.uapi import BPF_TRACE_FEXIT_MULTI, HELPERS
 
 
 def test_relocations() -> None:
@@ -158,6 +158,34 @@ def test_links_are_closed_by_as_many_threads_as_there_can_be(most: int, monkeypa
         held.hold_link(fd, waits=True)
     held.detach_all()
     assert all(fd.closed for fd in fds) and len(held) == 0 and len(started) == min(most, 10)
+
+
+def test_one_program_is_attached_to_what_the_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twenty functions in two modules two are refused; each that is attached has its own number."""
+    refused, asked = {3, 17}, list[dict[int, int]]()
+
+    def attach(program: syscalls.Fd, attach_type: int, functions: list[int], cookies: list[int]) -> syscalls.Fd:
+        assert attach_type == BPF_TRACE_FEXIT_MULTI
+        asked.append(dict(zip(functions, cookies)))
+        if refused & set(functions):
+            raise SyscallError("bpf(LINK_CREATE)", errno.EINVAL)
+        return syscalls.Fd(os.eventfd(0))
+    monkeypatch.setattr(syscalls, "link_tracing_multi", attach)
+    points = [Attach("fexit", f"fexit:f{number}", event=f"f{number}", wild=True,
+                     detail=KernelDetail(number, "xfs" if number % 2 else "vmlinux")) for number in range(20)]
+    spec = ProgramSpec("p", "tracing", b"", points, method="fexit.multi", first_probe=100)
+    held, missing, count = links.Links(), list[str](), 0
+    for part in programs.split_by_function(spec):
+        assert (part.expected_attach, part.attach_btf_id) == (BPF_TRACE_FEXIT_MULTI, 0)
+        assert len({point.detail.module for point in part.attach if isinstance(point.detail, KernelDetail)}) == 1
+        with syscalls.Fd(os.eventfd(0)) as program:
+            if not links.attach_multi(part, program, held):
+                count += links.attach_program(part, program, held, lambda error, point: missing.append(point.event))
+                assert links.attach_multi(part, program, held)  # what is left can be attached again, by one link
+    held.close()
+    # None of a module's functions is asked for in another's program, and all but the two have been attached.
+    assert count == 8 and missing == ["f3", "f17"]
+    assert all(cookie == 100 + number for links_ in asked for number, cookie in links_.items())
 
 
 def test_lines_without_end_cost_little_when_a_program_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from .lower.contexts import (
 )
 from .lower.iterators import Iterated
 from .lower.rawfields import raw_fields
-from .lower.tracing import TracedFunction
+from .lower.tracing import TracedFunction, TracedFunctions
 from .lower.usdt import StaticProbe
 from .unit import Unit
 
@@ -162,6 +162,8 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
     """(context, how, what must be equal for attach points to share a program)."""
     if attach.kind in FUNCTIONS:
         way = attach.method
+        if KINDS[way].typed and attach.reason == "many":
+            return TracedFunctions(), f"{way}.multi", (attach.kind, f"{way}.multi")
         return FUNCTIONS[way](), way if way != attach.kind else "", (attach.kind, way)
     if attach.kind == "usdt":
         return StaticProbe(detail_of(attach, StaticDetail).arguments), "", attach.kind

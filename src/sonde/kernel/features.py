@@ -212,6 +212,23 @@ def _has_fentry(host: Features) -> bool | None:
     return True
 
 
+def _has_tracing_multi(host: Features) -> bool | None:
+    """Attach to that function. Some architectures load such programs and cannot attach them."""
+    from . import syscalls
+
+    answer = _combine_answers([host.check_feature("fentry"), _probe_btf("bpf_tracing_multi_link", _STRUCT)(host)])
+    target = host.ids.find_id("bpf_fentry_test1", codec.FUNC) if host.ids else 0
+    if not answer or not target or not _try_program("tracing", (), uapi.BPF_TRACE_FENTRY_MULTI):
+        return answer and False
+    with syscalls.prog_load(uapi.PROG_TYPES["tracing"], _encode([]), "probe",
+                            expected_attach=uapi.BPF_TRACE_FENTRY_MULTI) as program:
+        try:
+            syscalls.link_tracing_multi(program, uapi.BPF_TRACE_FENTRY_MULTI, [target], [0]).close()
+        except SyscallError as error:
+            return None if error.errno in syscalls.DENIED else False
+    return True
+
+
 def _has_typed_arguments(host: Features) -> bool | None:
     """Load the struct sock pointer that tcp_close() gets, and the first word through it."""
     return _probe_tracing("tcp_close", uapi.BPF_TRACE_FENTRY,
@@ -276,6 +293,7 @@ TABLE = [
     Feature("typed_arguments", "loads through typed arguments", "5.5", _has_typed_arguments),
     Feature("tracing_cookie", "a number per attach point for fentry and fexit", "5.19",
             _probe_tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _helper_call("get_attach_cookie"))),
+    Feature("tracing_multi", "one link for fentry and fexit of many functions", "7.2", _has_tracing_multi),
     Feature("iter_task", "iterator over tasks", "5.8", _probe_tracing("bpf_iter_task", uapi.BPF_TRACE_ITER)),
     Feature("kprobe_multi", "one link for many kernel functions", "5.18",
             lambda host: _combine_answers([_probe_paths(_KPROBE)(host),

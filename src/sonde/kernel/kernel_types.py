@@ -158,9 +158,10 @@ class KernelTypes:
         """Whether a function, of the kernel or a module, is one of those."""
         return any(known == name for _, known in self.kernel_functions())
 
-    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
-        """Whether the kernel loads programs for it; types do not say."""
-        return True
+    def takes_typed_program(self, function: KernelFunction, returns: bool, among_many: bool = False) -> bool:
+        """Whether the kernel loads programs for it, as far as types say (btf_distill_func_proto() in kernel/bpf/btf.c).
+        """
+        return not function.variadic and not isinstance(function.result, Struct)
 
     def is_changed(self, name: str) -> bool:
         """Whether a function exists only as changed by the compiler; types do not say."""

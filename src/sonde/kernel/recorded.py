@@ -289,6 +289,7 @@ _IMPLIED_BY: dict[str, tuple[int, str]] = {
     "raw_tp": (codec.STRUCT, "bpf_raw_event_map"),
     "typed_arguments": (codec.STRUCT, "bpf_trampoline"),
     "tracing_cookie": (codec.FUNC, "bpf_get_attach_cookie_tracing"),
+    "tracing_multi": (codec.STRUCT, "bpf_tracing_multi_link"),
     "iter_task": (codec.FUNC, "bpf_iter_task"),
     "kprobe_multi": (codec.STRUCT, "bpf_kprobe_multi_link"),
     "kprobe_session": (codec.STRUCT, "bpf_session_run_ctx"),

@@ -418,6 +418,14 @@ def link_tracing(program: Fd, attach_type: int, cookie: int = 0) -> Fd:
     return _link_create(program, 0, attach_type, 0, struct.pack("=I4xQ", 0, cookie))
 
 
+def link_tracing_multi(program: Fd, attach_type: int, functions: list[int], cookies: list[int]) -> Fd:
+    """Attach to many kernel functions at once (Linux 7.2), by their numbers in the BTF that the program was loaded for;
+    expected_attach is FENTRY_MULTI or FEXIT_MULTI. EINVAL if one of them cannot be attached to."""
+    count = len(functions)
+    ids, marks = struct.pack(f"={count}I", *functions), struct.pack(f"={count}Q", *cookies)
+    return _link_create(program, 0, attach_type, 0, struct.pack("=QQI", address_of(ids), address_of(marks), count))
+
+
 def link_iterator(program: Fd) -> Fd:
     """A link of an iterator program; see :func:`iterator_create`."""
     return _link_create(program, 0, uapi.BPF_TRACE_ITER, 0, b"")

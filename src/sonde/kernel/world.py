@@ -18,7 +18,7 @@ from . import host, places, tracefs
 from .btf_files import has_own_btf, open_types
 from .features import ROWS, Features, can_load_program
 from .kernel_types import KernelTypes, open_modules
-from .symbols import KernelSymbols, count_functions, read_function_list, traceable_functions
+from .symbols import FunctionList, KernelSymbols, traceable_functions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,20 +231,22 @@ class LiveWorld(KernelTypes, UserSide):
 
     def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is one of those."""
-        return count_functions(self._function_list, name) > 0
+        return self._function_list.count(name) > 0
 
     @cached_property
-    def _function_list(self) -> bytes:
+    def _function_list(self) -> FunctionList:
         try:
-            return read_function_list(self.tracefs)
+            return FunctionList(self.tracefs)
         except EnvironmentProblem:
-            return b""  # nothing says so
+            return FunctionList("")
 
-    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
+    def takes_typed_program(self, function: KernelFunction, returns: bool, among_many: bool = False) -> bool:
         """Whether it does, by trying: the verifier refuses some functions of the kernel proper. Of several with one
         name the kernel would take any."""
-        if count_functions(self._function_list, function.name) != 1:
+        if self._function_list.count(function.name) != 1:
             return False
+        if among_many:
+            return super().takes_typed_program(function, returns)
         at = BPF_TRACE_FEXIT if returns else BPF_TRACE_FENTRY
         return function.module != "vmlinux" or can_load_program("tracing", (), at, function.id) is True
 

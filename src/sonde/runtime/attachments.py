@@ -26,12 +26,21 @@ class Attachments:
         self.count = 0
         self._policy = config.missing_probes
         self._unmatched: list[AttachError] = []  # of attach points that a pattern found
+        self._refused: list[tuple[AttachError, str]] = []  # of functions that Sonde chose another way for
 
     def attach_all(self, programs: list[LoadedProgram], loader: Loader, budgeted: bool) -> None:
-        """Attach ``programs``, of which some may become others. AttachError as ``missing_probes`` says."""
+        """Attach ``programs``, of which some may become others. AttachError as ``missing_probes`` says, StandInRefused
+        where the way was Sonde's choice."""
+        self._demand_stand_ins()
         for program in attaching.attach_order(programs):
             self._attach(program, programs, loader, budgeted)
+        self._demand_stand_ins()
         self._sum_up()
+
+    def _demand_stand_ins(self) -> None:
+        """StandInRefused if any was."""
+        if self._refused:
+            raise StandInRefused(self._refused[0][0], [name for _, name in self._refused])
 
     def _attach(self, program: LoadedProgram, programs: list[LoadedProgram], loader: Loader, budgeted: bool) -> None:
         spec = program.spec
@@ -47,16 +56,17 @@ class Attachments:
                 for part in parts:
                     self._attach(part, programs, loader, budgeted)
                 return
-            program.fd.close()
-            program.fd = loader.load_program(spec, multi=False).fd
+            if spec.type != "tracing":
+                program.fd.close()
+                program.fd = loader.load_program(spec, multi=False).fd
         self.count += attaching.attach_program(spec, program.fd, links, self.miss) * spec.clauses
 
     def miss(self, error: AttachError, point: Attach) -> None:
-        """An attach point is not available: an error, a warning or nothing, as ``missing_probes`` says. StandInRefused
-        where the way was Sonde's choice."""
-        if point.reason and KINDS[point.method].typed:
-            raise StandInRefused(error, point.event)
-        if point.wild:
+        """An attach point is not available: an error, a warning or nothing, as ``missing_probes`` says; it is to be
+        attached in another way where this one was Sonde's choice."""
+        if point.way and point.reason and KINDS[point.method].typed:
+            self._refused.append((error, point.event))
+        elif point.wild:
             self._unmatched.append(error)
         elif self._policy == "error":
             raise error

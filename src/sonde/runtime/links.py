@@ -38,11 +38,11 @@ from ..uapi import (
     PERF_TYPE_TRACEPOINT,
     SOFTWARE_EVENTS,
 )
-from .programs import LoadedProgram, attach_cookie, probe_index
+from .programs import TRACING_MULTI, LoadedProgram, attach_cookie, probe_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from threading import Thread
     from typing import TypeAlias
 
@@ -168,6 +168,13 @@ def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missin
         point = Attach("rawtracepoint", spec.attach[0].name, event=spec.method[4:])
         mark = spec.first_probe if spec.cookies else 0
         return len(spec.attach) * _try_attach(point, missing, _attach_raw_tracepoint, program, mark, links)
+    if spec.method in TRACING_MULTI:
+        wanted = len(spec.attach)
+        refused = _attach_traced_in_parts(spec, program, links, list(range(wanted)))
+        _leave_out(spec, set(refused))
+        for error, point in refused.values():
+            missing(error, point)
+        return wanted - len(refused)
     done = 0
     for index, point in enumerate(spec.attach):
         if KINDS[point.kind].session:
@@ -186,7 +193,9 @@ def attach_multi(spec: ProgramSpec, program: Fd, links: Links) -> bool:
     """
     before = len(links)
     try:
-        if multi_attach_type(spec) in (BPF_TRACE_KPROBE_MULTI, BPF_TRACE_KPROBE_SESSION):
+        if spec.method in TRACING_MULTI:
+            _attach_traced_multi(spec, program, links, range(len(spec.attach)))
+        elif multi_attach_type(spec) in (BPF_TRACE_KPROBE_MULTI, BPF_TRACE_KPROBE_SESSION):
             _attach_kprobes_multi(spec, program, links)
         else:
             _attach_uprobes_multi(spec, program, links)
@@ -208,6 +217,8 @@ def multi_attach_type(spec: ProgramSpec) -> int:
     kernels. kprobe.multi (5.18, if built with FPROBE) passes fewer registers than a kprobe, so one function is left to
     a kprobe; a return probe gains by it from 6.14 on, since any number of calls may be under way then.
     """
+    if spec.method in TRACING_MULTI:
+        return TRACING_MULTI[spec.method]
     if spec.parts:
         return BPF_TRACE_KPROBE_SESSION
     kinds = {spec.method or a.kind for a in spec.attach}
@@ -299,6 +310,34 @@ def _attach_fentry(point: Attach, program: Fd, cookie: int, links: Links) -> Non
             raise
         link = syscalls.raw_tracepoint_open("", program)
     links.hold_link(link, waits=True)
+
+
+def _attach_traced_multi(spec: ProgramSpec, program: Fd, links: Links, members: Sequence[int]) -> None:
+    links.hold_link(syscalls.link_tracing_multi(
+        program, TRACING_MULTI[spec.method], [detail_of(spec.attach[index], KernelDetail).btf_id for index in members],
+        [attach_cookie(spec, index) for index in members]), waits=True)
+
+
+def _attach_traced_in_parts(spec: ProgramSpec, program: Fd, links: Links,
+                            members: list[int]) -> dict[int, tuple[AttachError, Attach]]:
+    """Attach to the functions that the kernel takes, by as few links as that needs; those that it does not, and why."""
+    try:
+        _attach_traced_multi(spec, program, links, members)
+        return {}
+    except SyscallError as error:
+        if len(members) == 1:
+            point = spec.attach[members[0]]
+            return {members[0]: (explain_attach_error(point, error), point)}
+    middle = len(members) // 2
+    return _attach_traced_in_parts(spec, program, links, members[:middle]) | \
+        _attach_traced_in_parts(spec, program, links, members[middle:])
+
+
+def _leave_out(spec: ProgramSpec, refused: set[int]) -> None:
+    """Forget attach points that the kernel refuses: a budget may attach the others again."""
+    kept = [index for index in range(len(spec.attach)) if index not in refused]
+    if kept:
+        spec.attach, spec.numbers = [spec.attach[index] for index in kept], [probe_index(spec, index) for index in kept]
 
 
 def _attach_interval(point: Attach, program: Fd, cookie: int, links: Links) -> None:

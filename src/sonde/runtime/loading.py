@@ -71,7 +71,7 @@ class Loader:
             session = self._load_session(spec)
             return [session] if session is not None else \
                 [program for part in spec.parts for program in self._load_with_parts(part, modules)]
-        module = detail_of(spec.attach[0], KernelDetail).module if spec.attach_btf_id else "vmlinux"
+        module = detail_of(spec.attach[0], KernelDetail).module if spec.type == "tracing" else "vmlinux"
         if module != "vmlinux" and module not in modules:
             modules[module] = open_attach_target(module)
         try:
@@ -92,7 +92,7 @@ class Loader:
         together = links.multi_attach_type(spec) if multi else 0
         if together:
             try:
-                return self._load(spec, together)
+                return self._load(spec, together, attach_btf)
             except VerifierError:
                 pass  # kernels before that attach type refuse it; if the script is at fault the next load says so
         return self._load(spec, attach_btf=attach_btf)

@@ -17,7 +17,9 @@ from ..uapi import (
     BPF_PSEUDO_MAP_FD,
     BPF_PSEUDO_MAP_VALUE,
     BPF_TRACE_FENTRY,
+    BPF_TRACE_FENTRY_MULTI,
     BPF_TRACE_FEXIT,
+    BPF_TRACE_FEXIT_MULTI,
     BPF_TRACE_ITER,
     PROG_TYPES,
 )
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 _LARGEST_LOG = 16 << 20
 _LONGEST_LINE = 200  # characters of the script's text that the log repeats at each instruction of the line
 TRACING = {"fentry": BPF_TRACE_FENTRY, "fexit": BPF_TRACE_FEXIT, "iter": BPF_TRACE_ITER}
+TRACING_MULTI = {"fentry.multi": BPF_TRACE_FENTRY_MULTI, "fexit.multi": BPF_TRACE_FEXIT_MULTI}
 
 
 class LoadedProgram:
@@ -84,16 +87,24 @@ def apply_relocations(code: bytes, relocations: list[Relocation], maps: dict[str
 
 
 def split_by_function(spec: ProgramSpec) -> list[ProgramSpec]:
-    """A program of type tracing is loaded once for each of its functions; any other is loaded as it is."""
+    """A program of type tracing is loaded once for each of its functions, or where it serves many, for each module;
+    any other is loaded as it is."""
     if spec.type != "tracing":
         return [spec]
-    found = []
-    for index, point in enumerate(spec.attach):
-        expected = TRACING[spec.method or point.kind]
-        found.append(ProgramSpec(program_name([point]), spec.type, spec.code, [point], spec.relocations, spec.lines,
-                                 spec.method, expected, detail_of(point, KernelDetail).btf_id, probe_index(spec, index),
-                                 spec.cookies, spec.sleepable, spec.functions))
-    return found
+    if spec.method in TRACING_MULTI:
+        modules: dict[str, list[int]] = {}
+        for index, point in enumerate(spec.attach):
+            modules.setdefault(detail_of(point, KernelDetail).module, []).append(index)
+        return [_only_for(spec, members, TRACING_MULTI[spec.method], 0) for members in modules.values()]
+    return [_only_for(spec, [index], TRACING[spec.method or point.kind], detail_of(point, KernelDetail).btf_id)
+            for index, point in enumerate(spec.attach)]
+
+
+def _only_for(spec: ProgramSpec, members: list[int], expected_attach: int, btf_id: int) -> ProgramSpec:
+    """A program for some of its attach points."""
+    points, numbers = [spec.attach[index] for index in members], [probe_index(spec, index) for index in members]
+    return ProgramSpec(program_name(points), spec.type, spec.code, points, spec.relocations, spec.lines, spec.method,
+                       expected_attach, btf_id, numbers[0], spec.cookies, spec.sleepable, spec.functions, numbers)
 
 
 def open_attach_target(module: str) -> Fd | None:

@@ -136,11 +136,11 @@ def _share_programs(clause: Clause, attach: list[Attach], world: World, function
     by_name = _takes_name(clause, functions)
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
-        provider = BY_KIND[item.kind]
+        provider, kind = BY_KIND[item.kind], KINDS[item.kind]
         if use.uses_args:
             item.args = provider.args(item, world)
         key = (item.kind, provider.layout(item, use), item.way,
-               repr(item.result) if "retval" in use.names else None,
+               repr(item.result) if "retval" in use.names and (kind.typed or kind.user) else None,
                (item.target, item.offset) if "uaddr" in use.names else None, item.name if by_name else None)
         if key in groups:
             groups[key].attach.append(item)

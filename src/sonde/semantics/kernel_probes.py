@@ -12,7 +12,7 @@ from ..arch import ARCHES
 from ..kinds import KINDS
 from ..language.ast import AttachPoint
 from ..spec import Attach, KernelDetail, KernelFunction
-from ..types import Scalar
+from ..types import Scalar, Struct
 from ..uapi import is_left_out
 from .bpf_probes import expand_bpf_function
 from .finder import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NEEDS = {"kprobes": "CONFIG_KPROBE_EVENTS",
          "fentry": "CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
 MANY = 50  # functions of a clause, which are better attached at once
+NEED_TYPED = {"path", "socket_cookie"}  # take arguments whose types the verifier knows, as those of one function
 FEW = 10   # functions of a clause, whose detaching one by one takes no time worth speaking of
 
 
@@ -166,30 +167,36 @@ def _by_stand_ins(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, 
 def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
     """The better way for the kernel functions of one clause, where there are two.
 
-    Many fentry probes become kprobes: one link attaches thousands of those at once, while the kernel attaches and,
-    with a pause for each, detaches fentry one by one (1,000: minutes). A few kretprobes become fexit: the kernel keeps
-    a record for each call that is under way, and but ten or two per CPU of them (register_kretprobe() in
-    kernel/kprobes.c, fprobe_init_rethook() in kernel/trace/fprobe.c); calls beyond are missed. fexit has no such limit.
-    A few kprobes become fentry, which has no exception to take and no registers to save, where the clause sees the same
-    by it. The kernel runs a function's kprobes before its fentry, and its fexit before its kretprobes: all clauses of a
-    function go one way.
+    Many fentry probes share one program and one link where the kernel has that (tracing_multi). Elsewhere they become
+    kprobes: one link attaches thousands of those at once, while the kernel attaches and, with a pause for each,
+    detaches fentry one by one (1,000: minutes). A few kretprobes become fexit: the kernel keeps a record for each call
+    that is under way, and but ten or two per CPU of them (register_kretprobe() in kernel/kprobes.c,
+    fprobe_init_rethook() in kernel/trace/fprobe.c); calls beyond are missed. fexit has no such limit. A few kprobes
+    become fentry, which has no exception to take and no registers to save, where the clause sees the same by it; with
+    tracing_multi many kprobes and kretprobes do. The kernel runs a function's kprobes before its fentry, and its fexit
+    before its kretprobes: all clauses of a function go one way.
     """
     world = finder.world
     if not any(KINDS[a.kind].twin for a in attach) \
             or not (world.has_feature("kprobes") and world.has_feature("fentry")):
         return
     typed = [a for a in attach if KINDS[a.kind].typed and not a.way and not a.target.startswith("bpf:")]
-    if len(typed) > MANY and world.has_feature("kprobe_multi"):
+    shares = world.has_feature("tracing_multi") and not NEED_TYPED & finder.use.names
+    if len(typed) > FEW and shares:
+        for item in typed:
+            item.reason = "many"
+    elif len(typed) > MANY and world.has_feature("kprobe_multi"):
         for item in typed:
             _serve_by_other_kind(finder, item, "many")
     for kind, reason in (("kretprobe", "exact"), ("kprobe", "cheap")):
-        few = [a for a in attach if a.kind == kind and not a.way]
-        for item in few if len(few) <= FEW else ():
-            if _keeps_meaning(finder, item):
-                _serve_by_other_kind(finder, item, reason)
+        found = [a for a in attach if a.kind == kind and not a.way]
+        many = len(found) > FEW
+        for item in found if shares or not many else ():
+            if _keeps_meaning(finder, item, many):
+                _serve_by_other_kind(finder, item, "many" if many else reason)
 
 
-def _keeps_meaning(finder: ProbeFinder, item: Attach) -> bool:
+def _keeps_meaning(finder: ProbeFinder, item: Attach, many: bool) -> bool:
     """Whether a kprobe or kretprobe sees by fentry or fexit what it would see itself, in the script's order of clauses,
     and the kernel will attach it."""
     world, kind = finder.world, KINDS[item.kind]
@@ -197,7 +204,7 @@ def _keeps_meaning(finder: ProbeFinder, item: Attach) -> bool:
         return False
     known = world.kernel_function(item.event, "" if item.target == "vmlinux" else item.target)
     registers = len(ARCHES[world.arch].arguments)
-    if known is None or known.args.bytes > 8 * registers or not world.takes_typed_program(known, kind.returns):
+    if known is None or known.args.bytes > 8 * registers or not world.takes_typed_program(known, kind.returns, many):
         return False
     here = [w for w in finder.written or () if w.kind in (item.kind, kind.twin)
             and (w.names_function(item.event) or parse_number(w.text) is not None)]
@@ -266,7 +273,8 @@ def _make_attach(finder: ProbeFinder, kind: str, way: str, module: str, function
     known = None
     if KINDS[way].typed or KINDS[kind].typed:
         known = finder.world.kernel_function(typed_as or function, "" if module == "vmlinux" else module)
-    if KINDS[way].typed and (known is None or known.variadic) or KINDS[kind].typed and _needs_types(finder, known, way):
+    if KINDS[way].typed and (known is None or _is_beyond_fentry(known)) \
+            or KINDS[kind].typed and _needs_types(finder, known, way):
         return None
     detail = None if known is None else KernelDetail(known.id, known.module, known.result,
                                                      typed_as if typed_as != function else "")
@@ -279,6 +287,11 @@ def _make_attach(finder: ProbeFinder, kind: str, way: str, module: str, function
                   way=way if way != kind else "", wild=wild)
 
 
+def _is_beyond_fentry(known: KernelFunction) -> bool:
+    """Whether btf_distill_func_proto() in kernel/bpf/btf.c refuses it."""
+    return known.variadic or isinstance(known.result, Struct)
+
+
 def _needs_types(finder: ProbeFinder, known: KernelFunction | None, way: str) -> bool:
     """Whether typed arguments are asked for that ``way`` cannot give: there are none, or one fills no register."""
     if not finder.use.uses_args:
@@ -289,6 +302,7 @@ def _needs_types(finder: ProbeFinder, known: KernelFunction | None, way: str) ->
 def _report_untyped(finder: ProbeFinder, point: AttachPoint, kind: str, function: str) -> list[Attach]:
     known = finder.world.kernel_function(function)
     why = "it takes a variable number of arguments" if known is not None and known.variadic else \
+        "it returns a struct by value" if known is not None and isinstance(known.result, Struct) else \
         "an argument of it fits no register" if known is not None else "the kernel's type information does not have it"
     hints = [f"use {KINDS[kind].twin}:{function}"] if KINDS[kind].typed and finder.world.has_feature("kprobes") else []
     return finder.report_missing(point, [why, *hints])

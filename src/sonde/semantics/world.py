@@ -71,8 +71,9 @@ class World(Protocol):
     def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
 
-    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
-        """Whether the kernel loads programs for fentry of a function, or for fexit, and no other bears its name."""
+    def takes_typed_program(self, function: KernelFunction, returns: bool, among_many: bool = False) -> bool:
+        """Whether the kernel loads programs for fentry of a function, or for fexit, and no other bears its name;
+        ``among_many``: as far as its type tells, since it would take too long to try."""
 
     def is_changed(self, name: str) -> bool:
         """Whether a function that type information has is there as the compiler changed it only (``f.isra.0``)."""

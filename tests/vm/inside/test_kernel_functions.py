@@ -55,6 +55,7 @@ MATRIX = {  # what a kernel of a series must have, beyond the one before it
     "6.12": {"kprobe_multi", "kprobe_session", "uprobe_multi", "raw_tp_cookie", "rdonly_cast", "isa_v4",
              "probe_misses", "spilled_bounds",
              "uretprobe_func"},
+    "7.2": {"tracing_multi"},
 }
 
 
@@ -218,9 +219,41 @@ def test_wildcards_count_each_function() -> None:
         assert reads >= READS and f"@{kind}[vfs_read]: {reads}\n" in done.stdout
 
 
+MANY = ('{0}:vfs_* /comm == "dd"/ {{ @{0}[func] = count(); @at[probe] = count(); }} ')
+
+
+def test_many_functions_share_a_program() -> None:
+    """By tracing_multi (Linux 7.2): what is counted is the same as without it, at each function and probe; arguments
+    and results are those of the call."""
+    script = "".join(MANY.format(kind) for kind in ("fentry", "fexit"))
+    script += ('kprobe:vfs_* /comm == "dd" && arg2 == 1000/ { @arguments[func] = count(); } '
+               'kretprobe:vfs_* /comm == "dd" && retval == 1000/ { @results[func] = count(); }')
+    answers = []
+    for without in ("", "tracing_multi"):
+        done = sonde("-v", *(["--no-feature", without] if without else []), "-e", script)
+        assert ("multi" in done.stderr) == (has("tracing_multi") and not without), done.stderr
+        answers.append(set(re.findall(r"(@.*vfs_(?:read|write)\]: \d+)", done.stdout)))
+    assert answers[0] == answers[1]
+    assert {f"@arguments[vfs_read]: {READS}", f"@results[vfs_write]: {READS}"} <= answers[0]
+    assert len(answers[0]) == 12
+
+
+def test_what_of_many_takes_no_fentry() -> None:
+    """do_exit() never returns, and the kernel refuses fexit there: the others are attached; a kretprobe stays one."""
+    if not has("tracing_multi"):
+        pytest.skip("kernel lacks tracing_multi")
+    done = sonde("-e", 'fexit:do_ex*,fexit:vfs_* /comm == "dd"/ { @[func] = count(); }')
+    assert "left out, since the kernel cannot attach there: fexit:vmlinux:do_exit" in done.stderr
+    assert re.search(r"@\[vfs_write\]: \d+", done.stdout)
+    done = sonde("-v", "-e", 'kretprobe:do_ex*,kretprobe:vfs_* /comm == "dd"/ { @[func] = count(); }')
+    assert "left out" not in done.stderr and re.search(r"kretprobe:do_exit.*: kprobe, ", done.stderr)
+    assert "by fexit.multi, which attaches many at once" in done.stderr
+
+
 def test_entry_and_return_of_many() -> None:
     """In one program where the kernel has kprobe.session; each half knows its own name, function and values."""
-    done = sonde("-v", "-e", 'kprobe:vfs_* /comm == "dd" && arg2 == 1000/ { @e[probe] = count(); }'
+    done = sonde("-v", "--no-feature", "tracing_multi", "-e",
+                 'kprobe:vfs_* /comm == "dd" && arg2 == 1000/ { @e[probe] = count(); }'
                  ' kretprobe:vfs_* /comm == "dd" && retval == 1000/ { @r[probe] = count(); @f[func] = count(); }')
     for name in ("@e[kprobe:vfs_read]", "@r[kretprobe:vfs_read]", "@f[vfs_read]"):
         assert f"{name}: {READS}\n" in done.stdout
@@ -352,7 +385,8 @@ def test_many_functions_by_fentry() -> None:
     attached = int(re.search(r"Attached (\d+) probes", done.stderr)[1])  # type: ignore[index]
     assert attached > 60 and int(re.search(r"@\[vfs_read\]: (\d+)", done.stdout)[1]) >= READS  # type: ignore[index]
     if has("kprobe_multi"):
-        assert "by kprobe, which attaches many at once" in done.stderr and "Detaching" not in done.stderr
+        way = "fentry.multi" if has("tracing_multi") else "by kprobe, which attaches many at once"
+        assert way in done.stderr and "Detaching" not in done.stderr
     else:
         assert re.search(r"Detaching \d+ probes, which this kernel does one by one", done.stderr)
 

@@ -48,6 +48,18 @@ class TracedFunction(Context):
         return lo.b.load(lo.context_pointer(), known.args.bytes, 8, pure=True)
 
 
+class TracedFunctions(TracedFunction):
+    """The same of many functions that share one copy (tracing_multi, Linux 7.2). For the verifier their arguments are
+    numbers, which only a helper gives it."""
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        if isinstance(field.type, Scalar):
+            return lo.normalise(self.arg(lo, field.offset // 8), field.type)
+        first = field.offset // 8
+        words = [self.arg(lo, first + at) for at in range((field.type.size + 7) // 8)]
+        return memory.from_words(lo, words, field.type.size)
+
+
 def _read_word(lo: Lower, helper: int, name: str, *number: int) -> Operand:
     """bpf_get_func_arg() and bpf_get_func_ret(), which the verifier replaces by a load (Linux 5.17)."""
     with lo.scope():
