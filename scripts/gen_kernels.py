@@ -49,6 +49,13 @@ OTHERS = """
 - fsession (7.0), one trampoline program for a function's entry and return: it saves nothing over two, fentry and
   fexit. Counting a call and its return on 7.2 under QEMU took 465 ns with it, 413 with the two, and 970 with
   kprobe.session.
+- Programs that may sleep (uprobes; tracepoints of system calls in 7.2), which could wait for a string that is not in
+  memory, where Sonde now says that it could not be read. They load, and get the string (bpf_copy_from_user_str(),
+  6.12). But who owns the page says how long they wait: a process whose page waits for its userfaultfd(2) held up the
+  detaching of such a uprobe for as long as it lived, since the kernel waits for all programs that sleep; a FUSE file
+  system of its own could do the same. No traced process may be able to do that to the tracer.
+- BPF_F_RB_OVERWRITE (6.19), rings that overwrite their oldest records: [flight.md](flight.md) has what they cost.
+- BPF_F_CPU (7.0), one CPU's element in a call: Sonde reads the elements of all, many keys in a call, or maps them.
 
 ## Other architectures
 

@@ -407,7 +407,6 @@ class ProgramSpec(Record):
     attach_btf_id: int = 0
     first_probe: int = 0  # index in ScriptSpec.probes of attach[0]; the others follow
     cookies: bool = False  # the program asks bpf_get_attach_cookie() for its probe index
-    sleepable: bool = False
     functions: list[tuple[int, str]] = []  # (instruction index, name): the program, then its callbacks
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
     clauses: int = 1  # that all its attach points run

@@ -57,7 +57,6 @@ BPF_F_RDONLY_PROG = 1 << 7
 BPF_F_MMAPABLE = 1 << 10
 
 # flags of programs
-BPF_F_SLEEPABLE = 1 << 4
 BPF_LOG_LEVEL1, BPF_LOG_STATS = 1, 4  # what a verifier's log has: each instruction, or the outcome alone
 BPF_F_TEST_RUN_ON_CPU = 1 << 0
 

@@ -11,7 +11,6 @@ from ..kernel.syscalls import Fd, ProgramInfo
 from ..kinds import KINDS
 from ..spec import KernelDetail, ProgramSpec, Relocation, detail_of, program_name
 from ..uapi import (
-    BPF_F_SLEEPABLE,
     BPF_LOG_LEVEL1,
     BPF_LOG_STATS,
     BPF_PSEUDO_MAP_FD,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         code: bytes
         name: str
         license: str
-        flags: int
         expected_attach: int
         attach_btf_id: int
         attach_btf: Fd | None
@@ -104,7 +102,7 @@ def _only_for(spec: ProgramSpec, members: list[int], expected_attach: int, btf_i
     """A program for some of its attach points."""
     points, numbers = [spec.attach[index] for index in members], [probe_index(spec, index) for index in members]
     return ProgramSpec(program_name(points), spec.type, spec.code, points, spec.relocations, spec.lines, spec.method,
-                       expected_attach, btf_id, numbers[0], spec.cookies, spec.sleepable, spec.functions, numbers)
+                       expected_attach, btf_id, numbers[0], spec.cookies, spec.functions, numbers)
 
 
 def open_attach_target(module: str) -> Fd | None:
@@ -139,7 +137,7 @@ def load_program(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", 
     PrivilegeError, or AttachError if it is the function that cannot be attached to."""
     arguments: LoadArguments = {
         "type": PROG_TYPES[spec.type], "code": apply_relocations(spec.code, spec.relocations, maps), "name": spec.name,
-        "license": license, "flags": BPF_F_SLEEPABLE if spec.sleepable else 0,
+        "license": license,
         "expected_attach": spec.expected_attach if expected_attach is None else expected_attach,
         "attach_btf_id": spec.attach_btf_id, "attach_btf": attach_btf,
     }
