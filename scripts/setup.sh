@@ -58,6 +58,8 @@ have tmux || install_packages tmux || true
 have chromium || install_packages chromium fonts-dejavu-core || true
 # A Prometheus server for the exporters' tests, which start their own: the service is not to run.
 have prometheus || { install_packages prometheus && { systemctl disable --now prometheus >/dev/null 2>&1 || true; }; } || true
+# An ssh server for the fleet's tests, in the same way.
+[ -x /usr/sbin/sshd ] || { install_packages openssh-server && { systemctl disable --now ssh >/dev/null 2>&1 || true; }; } || true
 have setpriv || install_packages util-linux || true
 # Other kernels, for the vm tier, which boots Debian's under QEMU and says so where it cannot.
 have qemu-system-x86_64 && have busybox && have depmod && have zstd && have lz4 ||
