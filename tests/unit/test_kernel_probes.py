@@ -101,6 +101,10 @@ def test_many_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(a.way == "kprobe" and a.reason == "many" for a in found)
     assert all(not a.way for a in attached("fentry:vfs_* { @ = comm; }", Multi()))
     assert all(not a.way for a in attached("fexit:* { print(args); }", Multi()))
+    # Those of another clause's stay with it, so that the two run in the script's order.
+    ways = {a.event: a.way for a in attached("fentry:* { @ = comm; } fentry:tcp_* { @ = comm; }", Multi())}
+    assert {name for name, way in ways.items() if not way} == {"tcp_connect", "tcp_close"} and len(ways) == 5
+    assert all(a.way for a in attached("fentry:* { @ = comm; } fentry:* { @ = comm; }", Multi()))
 
 
 class Together(Both):

@@ -187,13 +187,20 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
             item.reason = "many"
     elif len(typed) > MANY and world.has_feature("kprobe_multi"):
         for item in typed:
-            _serve_by_other_kind(finder, item, "many")
+            if not _is_named_otherwise(finder, item):
+                _serve_by_other_kind(finder, item, "many")
     for kind, reason in (("kretprobe", "exact"), ("kprobe", "cheap")):
         found = [a for a in attach if a.kind == kind and not a.way]
         many = len(found) > FEW
         for item in found if shares or not many else ():
             if _keeps_meaning(finder, item, many):
                 _serve_by_other_kind(finder, item, "many" if many else reason)
+
+
+def _is_named_otherwise(finder: ProbeFinder, item: Attach) -> bool:
+    """Whether clauses that may go another way have the function, too: they would not run in the script's order."""
+    return len({(w.text, w.points) for w in finder.written or ()
+                if w.kind == item.kind and w.names_function(item.event)}) > 1
 
 
 def _keeps_meaning(finder: ProbeFinder, item: Attach, many: bool) -> bool:

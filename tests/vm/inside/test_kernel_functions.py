@@ -238,6 +238,14 @@ def test_many_functions_share_a_program() -> None:
     assert len(answers[0]) == 12
 
 
+@pytest.mark.parametrize("kind", ["kprobe", "kretprobe", "fentry", "fexit"])
+def test_clauses_of_many_and_of_one_run_in_order(kind: str) -> None:
+    clauses = [f'{kind}:{name} /comm == "dd"/ {{ printf("{letter} %s\\n", func); }}'
+               for letter, name in zip("ABC", ("vfs_w*", "vfs_write", "vfs_*"))]
+    shown = sonde("-e", " ".join(clauses), command=WORK.replace(f"count={READS}", "count=1")).stdout
+    assert re.findall(r"(\w) vfs_write\b", shown) == ["A", "B", "C"]
+
+
 def test_what_of_many_takes_no_fentry() -> None:
     """do_exit() never returns, and the kernel refuses fexit there: the others are attached; a kretprobe stays one."""
     if not has("tracing_multi"):
