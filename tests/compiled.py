@@ -36,12 +36,13 @@ MODULES: dict[str, list[tuple[str, str, int, int]]] = {
 }
 KERNELS: dict[str, dict[str, bool]] = {"6.18": {}, "6.1": OLD}  # the features that differ
 OLDER = {"5.10": OLDEST}  # which refuses some scripts
+NEWER = {"7.2": {"faultable_syscalls": True}}
 
 
 @functools.cache
 def world(kernel: str = "6.18", arch: str = "x86_64") -> RecordedWorld:
     """The recorded kernel, or what it would be if it were older or on another CPU; always of two CPUs."""
-    made = RecordedWorld(str(WORLD), BUILT | (KERNELS | OLDER)[kernel])
+    made = RecordedWorld(str(WORLD), BUILT | (KERNELS | OLDER | NEWER)[kernel])
     made.arch, made.cpus = arch, 2
     made._data["symbols"].setdefault("__per_cpu_offset", 0xFFFFFFFF82000000)
     for name, fields in MODULES.items():

@@ -71,7 +71,7 @@ def _method(program: ProgramSpec) -> str:
     kind = KINDS[program.attach[0].kind]
     if kind.exempt and not kind.iterates:
         return ""
-    if program.method.startswith("raw") or kind.name == "rawtracepoint":
+    if program.method.partition(":")[0] == "raw" or kind.name == "rawtracepoint":
         return "raw tracepoint"
     return program.attach[0].method
 

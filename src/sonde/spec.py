@@ -400,8 +400,8 @@ class ProgramSpec(Record):
     attach: list[Attach]
     relocations: list[Relocation] = []
     lines: list[tuple[int, Span]] = []  # by instruction index, ascending
-    # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one; "session":
-    # ``parts``; "fentry.multi", "fexit.multi": one for many functions
+    # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>", "raw_syscalls:<event>": see serves_all();
+    # "session": ``parts``; "fentry.multi", "fexit.multi": one for many functions
     method: str = ""
     expected_attach: int = 0
     attach_btf_id: int = 0
@@ -411,6 +411,17 @@ class ProgramSpec(Record):
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
     clauses: int = 1  # that all its attach points run
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
+
+
+def serves_all(method: str) -> bool:
+    """Whether a program serves all its attach points by one tracepoint, a raw one or one of that category."""
+    return ":" in method
+
+
+def describe_method(method: str) -> str:
+    """ProgramSpec.method, for readers."""
+    category, colon, event = method.partition(":")
+    return f"raw tracepoint {event}".rstrip() if category == "raw" else f"tracepoint {method}" if colon else method
 
 
 def program_name(attach: list[Attach], event: str = "") -> str:

@@ -61,6 +61,7 @@ BPF_LOG_LEVEL1, BPF_LOG_STATS = 1, 4  # what a verifier's log has: each instruct
 BPF_F_TEST_RUN_ON_CPU = 1 << 0
 
 # expected_attach_type, and attach types of links
+BPF_F_SLEEPABLE = 1 << 4
 BPF_TRACE_FENTRY = 24
 BPF_TRACE_FEXIT = 25
 BPF_TRACE_ITER = 28

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .compiling import live_world
-from .spec import ProgramSpec, UserDetail
+from .spec import ProgramSpec, UserDetail, describe_method
 from .traced_run import TracedRun
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ def say_how(trace: TracedRun, out: Output) -> None:
     for program in trace.spec.programs:
         point = program.attach[0]
         names = ", ".join(a.name for a in program.attach[:3]) + (" ..." if len(program.attach) > 3 else "")
-        how = program.method.replace("raw", "raw tracepoint").replace(":", " ") if program.method else program.type
+        how = describe_method(program.method) or program.type
         if program.parts:
             names += f" and {program.parts[1].attach[0].name} ..."
             how = "by kprobe.session, entry and return in one program"

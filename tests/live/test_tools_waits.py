@@ -134,7 +134,7 @@ def number(text: str) -> int:
 def skipped(tracer: Tracer) -> int:
     """Interrupts that came while the kernel was busy with another tracer's program: it runs no second one, and says
     how often."""
-    return sum(int(n) for n in re.findall(r"the kernel skipped (\d+) nested event", tracer.stderr))
+    return sum(int(n) for n in re.findall(r"the kernel skipped (\d+) event", tracer.stderr))
 
 
 def compare_times(spread: Tracer, sums: Tracer, inner: dict[str, int], outer: dict[str, int]) -> None:

@@ -314,6 +314,24 @@ def test_syscalls_by_raw_tracepoints(kernel: str) -> None:
     assert [e.args[0] for e in made.events] == [-2]
 
 
+def test_syscalls_by_records_where_programs_of_raw_tracepoints_are_preempted() -> None:
+    """struct trace_event_raw_sys_enter and _exit: a head, the number, and the arguments or the result."""
+    made = loaded("t:syscalls:sys_enter_openat, t:syscalls:sys_enter_open { print((str(args.filename), probe)); } "
+                  "t:syscalls:sys_exit_openat { print((args.ret, args.__syscall_nr)); } "
+                  "t:raw_syscalls:sys_enter { print(args.id); }", "7.2")
+    name = made.memory.add(b"/etc/hosts\0", "name", user=True)
+    programs = {p.method: p for p in made.spec.programs}
+    assert {method: p.type for method, p in programs.items()} == dict.fromkeys(
+        ("raw_syscalls:sys_enter", "raw_syscalls:sys_exit", ""), "tracepoint")
+    for number, at in ((257, 1), (2, 0), (0, 0)):
+        arguments = [name.base if index == at else 0 for index in range(6)]
+        made.run(programs["raw_syscalls:sys_enter"], [0, number, *arguments])
+    assert [(e.args[0][0], str(e.args[0][1]).rpartition("_")[2]) for e in made.events] == [
+        ("/etc/hosts", "openat"), ("/etc/hosts", "open")]
+    made.run(programs["raw_syscalls:sys_exit"], [0, 257, -2])
+    assert [tuple(e.args[0]) for e in made.events] == [(-2, 257)]
+
+
 @BOTH
 def test_pid_filter_and_exit_stop_programs(kernel: str) -> None:
     made = loaded("rt:sched_switch { print(1); }", kernel, pid=1234)

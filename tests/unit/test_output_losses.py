@@ -52,7 +52,8 @@ def test_events_by_probe() -> None:
     assert shared[1].startswith("WARNING: 1 address in user stacks belonged to one program of a process and then")
     (strayed,) = said(Losses([], [], [], strayed=2))
     assert strayed[1].startswith("WARNING: 2 processes could not be followed")
-    assert said(Losses([], [], [("a", 1)])) == [("write_note", "WARNING: a: the kernel skipped 1 nested event")]
+    assert said(Losses([], [], [("a", 1)])) == [
+        ("write_note", "WARNING: a: the kernel skipped 1 event, nested or while the program was preempted")]
     assert said(Losses([], [], [("kretprobe:a", 3)])) == [
         ("write_note", "WARNING: kretprobe:a: the kernel missed 3 returns: too many calls under way, or nested")]
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from ..arch import ARCHES
 from ..kinds import KINDS, ProbeKind
 from ..language.ast import Reference
 from ..record import Record
 from ..semantics.nodes import Use, walk_nodes
 from ..semantics.typed import CheckedProbe
-from ..spec import Attach, StaticDetail, detail_of
+from ..spec import Attach, StaticDetail, detail_of, serves_all
 from ..types import Stack
 from .lower.contexts import (
     Context,
     KernelFunctionContext,
     PerfEventContext,
     RawEventContext,
+    RecordedEnterContext,
+    RecordedExitContext,
+    SyscallContext,
     SyscallEnterContext,
     SyscallExitContext,
     TestRunContext,
@@ -106,14 +110,14 @@ def split_by_place(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[Chec
     in the script's order, and give those that can become one a common ``key``."""
     firing: dict[object, list[int]] = {}
     for index, (_, planned) in enumerate(plans):
-        if not KINDS[planned.attach[0].kind].session and not planned.method.startswith("raw:"):
+        if not KINDS[planned.attach[0].kind].session and not serves_all(planned.method):
             for point in planned.attach:
                 firing.setdefault(_place_key(planned, point), []).append(index)
     return [(probe, part) for probe, planned in plans for part in _split_clause(planned, firing)]
 
 
 def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Planned]:
-    if planned.method.startswith("raw:"):
+    if serves_all(planned.method):
         planned.key = planned.method  # one program sees them all, and asks which it is
         return [planned]
     parts: dict[object, list[Attach]] = {}
@@ -171,12 +175,14 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
         # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
         return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event
     if unit.feature("raw_tp"):
-        if attach.target == "syscalls" and used is not None and not _classic_context(unit, probe):
+        category, contexts = _syscall_tracepoints(unit)
+        if attach.target == "syscalls" and used is not None and (
+                category != "raw" or not _classic_context(unit, probe)):
             name = attach.event.partition("_")[2].partition("_")
-            number = unit.world.syscall_number(name[2])
-            if number is not None and name[0] in ("enter", "exit"):
-                context = SyscallEnterContext() if name[0] == "enter" else SyscallExitContext()
-                return context, f"raw:sys_{name[0]}", f"syscall {name[0]}"
+            if unit.world.syscall_number(name[2]) is not None and name[0] in ("enter", "exit"):
+                return contexts[name[0] == "exit"](), f"{category}:sys_{name[0]}", f"syscall {name[0]}"
+        elif used is not None and attach.target == category:
+            return TracepointContext(), "", "tracepoint"
         elif used is not None and unit.world.raw_tracepoint_args(attach.event) is not None:
             if not used:
                 return RawEventContext(), "raw", "raw event"
@@ -184,3 +190,12 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
             if used <= set(fields):
                 return RawEventContext(fields), "raw", attach.name
     return TracepointContext(), "", "tracepoint"
+
+
+def _syscall_tracepoints(unit: Unit) -> tuple[str, tuple[type[SyscallContext], type[SyscallContext]]]:
+    """By which two tracepoints all system calls are seen: raw ones, or the classic ones of those, whose programs the
+    kernel lets nobody preempt. One that is preempted hides from the others of its CPU what happens meanwhile."""
+    preempted = unit.feature("faultable_syscalls")
+    if preempted and (ARCHES[unit.world.arch].compat_flag[0] is None or not unit.feature("compat_syscalls")):
+        return "raw_syscalls", (RecordedEnterContext, RecordedExitContext)
+    return "raw", (SyscallEnterContext, SyscallExitContext)

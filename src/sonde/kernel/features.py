@@ -100,14 +100,15 @@ def can_load_program(program: str, code: Sequence[Item] = (), expected: int = 0,
         return None
 
 
-def _try_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
+def _try_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0,
+                 flags: int = 0) -> bool | None:
     """The same, or DeniedProbe."""
     from . import syscalls
 
     log = bytearray(1 << 12)
     try:
         syscalls.prog_load(uapi.PROG_TYPES[program], _encode(code), "probe", expected_attach=expected,
-                           attach_btf_id=attach, log=log, log_level=uapi.BPF_LOG_STATS).close()
+                           attach_btf_id=attach, flags=flags, log=log, log_level=uapi.BPF_LOG_STATS).close()
     except (PrivilegeError, SyscallError) as error:
         number = _read_refusal(error, log)
         if number != errno.ENOSPC:  # of the log: the program was accepted
@@ -249,6 +250,22 @@ def _has_compat_syscalls(host: Features) -> bool | None:
     return bool(host.btf.find_id(this_arch().compat_function, codec.FUNC)) if host.btf else None
 
 
+def _has_inherit_thread(host: Features) -> bool | None:
+    from . import syscalls
+
+    flags = uapi.PERF_ATTR_DISABLED | uapi.PERF_ATTR_INHERIT | uapi.PERF_ATTR_INHERIT_THREAD
+    try:
+        syscalls.perf_event_open(uapi.PERF_TYPE_SOFTWARE, uapi.PERF_COUNT_SW_CPU_CLOCK, pid=0, flags=flags).close()
+    except (PrivilegeError, SyscallError) as error:
+        return None if _read_refusal(error) != errno.EINVAL else False
+    return True
+
+
+def _has_faultable_syscalls(host: Features) -> bool | None:
+    """Where the kernel lets such programs sleep, it keeps none of that kind from being preempted."""
+    return _try_program("raw_tracepoint", flags=uapi.BPF_F_SLEEPABLE)
+
+
 def _has_uretprobe_func(host: Features) -> bool | None:
     """bpf_get_func_ip() works for uprobes where struct bpf_trace_run_ctx says that it is one."""
     context = host.btf.find_struct("bpf_trace_run_ctx") if host.btf else None
@@ -304,6 +321,10 @@ TABLE = [
     Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _has_missed_counts),
     Feature("uprobe_multi", "one link for many user functions", "6.6", _probe_btf("bpf_uprobe_multi_link", _STRUCT)),
     Feature("syscall_stacks", "kernel stacks at classic tracepoints of system calls", "6.12", _has_syscall_stacks),
+    Feature("faultable_syscalls", "programs of raw tracepoints of system calls may sleep, and be preempted", "7.2",
+            _has_faultable_syscalls),
+    Feature("inherit_thread", "counters of a process's threads that those it starts do not inherit", "5.13",
+            _has_inherit_thread),
     Feature("uretprobe_func", "the function of a uretprobe", "6.7", _has_uretprobe_func),
     Feature("ringbuf", "ring buffer", "5.8", _probe_map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _probe_map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),

@@ -170,12 +170,18 @@ class FunctionList:
         """How many there are: each alone on a line, or before its module."""
         self._asked += 1
         if self._asked <= _FEW:
-            return sum(self._text.count(line) for line in (b"\n%s\n" % name.encode(), b"\n%s [" % name.encode()))
+            return self._search(b"\n%s\n" % name.encode()) + self._search(b"\n%s [" % name.encode())
         if not self._index:
             for line in self._text.splitlines():
                 each = line.split(b" ", 1)[0]
                 self._index[each] = self._index.get(each, 0) + 1
         return self._index.get(name.encode(), 0)
+
+    def _search(self, line: bytes) -> int:
+        found, at = 0, self._text.find(line)
+        while at >= 0:
+            found, at = found + 1, self._text.find(line, at + 1)  # the next one may begin with this one's end
+        return found
 
 
 def _function_list_path(root: str) -> str:

@@ -18,7 +18,7 @@ from ..kernel.host import online_cpus
 from ..kernel.syscalls import Fd
 from ..kernel.tracefs import MOUNTS
 from ..kinds import KINDS, kinds_with
-from ..spec import Attach, KernelDetail, ProgramSpec, StaticDetail, WatchDetail, detail_of
+from ..spec import Attach, KernelDetail, ProgramSpec, StaticDetail, WatchDetail, detail_of, serves_all
 from ..uapi import (
     BPF_TRACE_FENTRY,
     BPF_TRACE_FEXIT,
@@ -164,10 +164,12 @@ Attacher: TypeAlias = "Callable[[Attach, Fd, int, Links], None]"
 def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> int:
     """Attach ``program`` to all attach points of ``spec``; says how many. One that fails is handed to ``missing``,
     which may raise."""
-    if spec.method.startswith("raw:"):
-        point = Attach("rawtracepoint", spec.attach[0].name, event=spec.method[4:])
+    if serves_all(spec.method):
+        category, _, event = spec.method.partition(":")
+        kind = "rawtracepoint" if category == "raw" else "tracepoint"
+        point = Attach(kind, spec.attach[0].name, category, event)
         mark = spec.first_probe if spec.cookies else 0
-        return len(spec.attach) * _try_attach(point, missing, _attach_raw_tracepoint, program, mark, links)
+        return len(spec.attach) * _try_attach(point, missing, ATTACHERS[kind], program, mark, links)
     if spec.method in TRACING_MULTI:
         wanted = len(spec.attach)
         refused = _attach_traced_in_parts(spec, program, links, list(range(wanted)))
@@ -410,17 +412,27 @@ def _attach_watchpoint(point: Attach, program: Fd, cookie: int, links: Links) ->
 
 def _attach_to_threads(point: Attach, kind: int, config: int, program: Fd, cookie: int, links: Links,
                        **more: int) -> None:
-    """One event for each thread; threads that start later inherit it (threads only: Linux 5.13)."""
-    flags = PERF_ATTR_DISABLED | PERF_ATTR_INHERIT | PERF_ATTR_INHERIT_THREAD
+    """One event for each thread; threads that start later inherit it. Before Linux 5.13 processes do, too, and the
+    program looks whose event it is."""
     for thread in _thread_ids(point):
         try:
-            event = syscalls.perf_event_open(kind, config, pid=thread, sample_period=max(1, point.period), flags=flags,
-                                             **more)
+            event = _open_inherited(kind, config, thread, max(1, point.period), **more)
         except SyscallError as error:
             if error.errno == errno.ESRCH and thread != point.pid:
                 continue  # it has ended meanwhile
             raise
         links.attach_to_event(program, event, cookie, start=True)
+
+
+def _open_inherited(kind: int, config: int, thread: int, period: int, **more: int) -> Fd:
+    flags = PERF_ATTR_DISABLED | PERF_ATTR_INHERIT
+    try:
+        return syscalls.perf_event_open(kind, config, pid=thread, sample_period=period,
+                                        flags=flags | PERF_ATTR_INHERIT_THREAD, **more)
+    except SyscallError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    return syscalls.perf_event_open(kind, config, pid=thread, sample_period=period, flags=flags, **more)
 
 
 def _thread_ids(point: Attach) -> list[int]:

@@ -134,10 +134,11 @@ def _plural_suffix(count: int) -> str:
 
 
 def describe_skipped(probe: str, count: int) -> str:
-    """How often a program was not run. A kretprobe's calls under way share a few of the kernel's records."""
+    """How often a program was not run: because it was running on that CPU already, where another event interrupted it
+    or another task preempted it. A kretprobe's calls under way share a few of the kernel's records."""
     if probe.startswith("kretprobe:"):
         return f"the kernel missed {count} return{_plural_suffix(count)}: too many calls under way, or nested"
-    return f"the kernel skipped {count} nested event{_plural_suffix(count)}"
+    return f"the kernel skipped {count} event{_plural_suffix(count)}, nested or while the program was preempted"
 
 
 def describe_error(site: ErrorSite, count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import PrivilegeError
 from ..record import Record
+from ..spec import describe_method
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def probe_costs(session: Session) -> list[ProbeCost]:
     for program in session.programs:
         info, points = program.program_info(), program.spec.attach
         missing = sum([lost.pop(point.name, 0) for point in points])
-        how = program.spec.method.replace(":", " ").replace("raw", "raw tracepoint", 1)
+        how = describe_method(program.spec.method)
         found.append(ProbeCost(
             info.run_count, info.run_time_ns, info.recursion_misses, seconds,
             probe=points[0].name if points else program.spec.name, how=how, points=len(points), lost=missing))

@@ -11,7 +11,7 @@ import pytest
 
 from kernel_survey import PAGES, PLACES, ROUNDS, compile_workload, count_faults, count_kinds
 from sonde.compiling import live_world
-from support import run_sonde
+from support import compile_c, run_sonde
 
 MULTI = "kprobe_multi,kprobe_session,uprobe_multi"
 COOKIES = "attach_cookie,tracing_cookie,raw_tp_cookie"
@@ -29,6 +29,40 @@ def test_each_kind_counts_each_call(program: Path, without: str) -> None:
     if without and not any(live_world().has_feature(name) for name in without.split(",")):
         pytest.skip(f"that is how it is on this kernel: it has no {without}")
     assert count_kinds(program, without) == dict.fromkeys(PLACES, ROUNDS)
+
+
+CROWD, CALLS = 6, 20000
+CROWDED = r"""
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(void)
+{
+    for (int i = 0; i < CROWD; i++)
+        if (!fork()) {
+            for (int n = 0; n < CALLS; n++)
+                syscall(SYS_getpgid, 0);
+            _exit(0);
+        }
+    while (wait(NULL) > 0)
+        ;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("place", ["syscalls:sys_{}_getpgid", "raw_syscalls:sys_{}"])
+def test_system_calls_are_counted_whoever_is_preempted(place: str, tmp_path: Path) -> None:
+    """Three processes for each CPU: from Linux 7.2 on programs of their raw tracepoints can be preempted, and the
+    kernel runs none for the others of the CPU meanwhile."""
+    crowd = compile_c(CROWDED, tmp_path, "crowd", f"-DCROWD={CROWD}", f"-DCALLS={CALLS}")
+    number = live_world().syscall_number("getpgid")
+    ours = f'/comm == "crowd"{f" && args.id == {number}" if place.startswith("raw") else ""}/'
+    done = run_sonde("-c", str(crowd), "-e", "".join(
+        f"tracepoint:{place.format(side)} {ours} {{ @{side} = count(); }} " for side in ("enter", "exit")), timeout=100)
+    assert f"@enter: {CROWD * CALLS}\n" in done.stdout and f"@exit: {CROWD * CALLS}\n" in done.stdout, done.stdout
+    assert "skipped" not in done.stderr
 
 
 def test_an_event_is_counted_as_often_as_the_kernel_does(program: Path) -> None:

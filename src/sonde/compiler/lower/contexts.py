@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...arch import ARCHES, Arch
 from ...semantics.user_probes import user_places
-from ...spec import MapSpec
+from ...spec import Attach, MapSpec
 from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from ...uapi import BPF_F_RDONLY_PROG
 from .. import helpers as h
@@ -35,6 +35,10 @@ class Context:
 
     def fresh(self) -> Context:
         return type(self)()
+
+    def must_filter_pid(self, unit: Unit, attach: Attach) -> bool:
+        """Whether the program has to ask whether this is the process of -p."""
+        return self.filters_pid
 
     def shares(self, unit: Unit) -> bool:
         """Whether one program can serve several attach points and know which one fired."""
@@ -84,6 +88,10 @@ class PerfEventContext(Context):
     def usermode(self, lo: Lower) -> Operand:
         register, mask, user = arch_of(lo).user_state
         return lo.flag("jeq", lo.b.alu("and", self.register(lo, register), mask), user)
+
+    def must_filter_pid(self, unit: Unit, attach: Attach) -> bool:
+        """The event is that of the process's threads, but before Linux 5.13 also of processes that it starts."""
+        return attach.pid != 0 and not unit.feature("inherit_thread")
 
     def shares(self, unit: Unit) -> bool:
         return unit.feature("attach_cookie")
@@ -230,6 +238,30 @@ class SyscallExitContext(SyscallContext):
         if field.name == "__syscall_nr":
             return self.call_number(lo)
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
+
+
+class RecordedEnterContext(SyscallEnterContext):
+    """struct trace_event_raw_sys_enter: after a head of 8 bytes the call's number, and its six arguments."""
+
+    program = "tracepoint"
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        if field.name == "__syscall_nr":
+            return self.call_number(lo)
+        return lo.normalise(lo.b.load(lo.context_pointer(), field.offset, 8, pure=True), field.type)
+
+
+class RecordedExitContext(SyscallExitContext):
+    """struct trace_event_raw_sys_exit: after a head of 8 bytes the call's number, and its result."""
+
+    program = "tracepoint"
+
+    def call_number(self, lo: Lower) -> Operand:
+        return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        return self.call_number(lo) if field.name == "__syscall_nr" else \
+            lo.b.load(lo.context_pointer(), 16, 8, pure=True)
 
 
 class UserFunctionContext(Context):
