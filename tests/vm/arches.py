@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Share(NamedTuple):
-    """A way to the host's files."""
+    """A way to the host's files: what mounts it, and what the kernel needs for it."""
 
     type: str
     options: str
@@ -21,8 +21,8 @@ NINE_P = Share("9p", "trans=virtio,version=9p2000.L,msize=512000,cache=0xb", ("9
 
 class Arch(NamedTuple):
     """``name`` is that of ``uname -m``, ``debian`` that of Debian; ``machine`` and ``parameters`` are for QEMU and the
-    kernel. ``kernels`` are Debian's smallest of it, ``suite`` is where the files of a root are from; ``bus`` is what the
-    devices are on, and ``share`` the file system that the root comes by, with what mounting it and the kernel need."""
+    kernel. ``kernels`` are Debian's smallest of it, ``suite`` is where the files of a root are from; ``bus`` is what
+    the devices are on, and ``share`` the file system that the root comes by."""
 
     name: str
     debian: str
@@ -49,4 +49,5 @@ ARCHES = {arch.name: arch for arch in (
     Arch("riscv64", "riscv64", "qemu-system-riscv64", "qemu-system-misc opensbi qemu-system-x86",
          ("-M", "virt,memory-backend=mem", "-cpu", "rv64"), "console=ttyS0", "riscv64", "sid"),
     Arch("s390x", "s390x", "qemu-system-s390x", "qemu-system-misc qemu-system-x86",
-         ("-M", "s390-ccw-virtio,memory-backend=mem", "-cpu", "max"), "console=ttysclp0", "s390x", bus="ccw", share=NINE_P))}
+         ("-M", "s390-ccw-virtio,memory-backend=mem", "-cpu", "max"), "console=ttysclp0", "s390x",
+         bus="ccw", share=NINE_P))}

@@ -4,13 +4,13 @@
     tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S]
                       [--memory 256M] [--append WORDS] -- COMMAND [ARG...]
 
-The guest's root is the host's root file system (virtiofs or 9p, exported read-only) under a tmpfs overlay, so that every
-interpreter, virtual environment and checkout is there under its own path and nothing that the command writes survives,
-except below directories given with --rw. A guest of another architecture has a root of its own (Debian's, with a
-/usr/bin/python3 that finds the packages of the interpreter that runs this), and in it only the current directory and
-this checkout at their paths. The command starts in the current directory with the current environment;
-its stdout, stderr and exit status become vmrun's. Status 124: timed out; 125: the machine could not be prepared, did
-not boot, or stopped before the command ended.
+The guest's root is the host's root file system (virtiofs or 9p, exported read-only) under a tmpfs overlay, so that
+every interpreter, virtual environment and checkout is there under its own path and nothing that the command writes
+survives, except below directories given with --rw. A guest of another architecture has a root of its own (Debian's,
+with a /usr/bin/python3 that finds the packages of the interpreter that runs this), and in it only the current directory
+and this checkout at their paths. The command starts in the current directory with the current environment; its stdout,
+stderr and exit status become vmrun's. Status 124: timed out; 125: the machine could not be prepared, did not boot, or
+stopped before the command ended.
 
 Needs root, and from Debian: qemu-system-x86 (which brings virtiofsd; qemu-system-arm for aarch64), busybox-static,
 kmod; zstd and lz4 make booting faster. Software emulation is some 18 times slower than the host; two virtual CPUs

@@ -285,7 +285,7 @@ class Map:
         if isinstance(self.spec.value, Int):
             width = self.spec.value.size
             total = sum(int.from_bytes(part[:width], sys.byteorder) for part in parts)
-            return (total & ((1 << 8 * width) - 1)).to_bytes(size, sys.byteorder)
+            return (total & ((1 << 8 * width) - 1)).to_bytes(width, sys.byteorder).ljust(size, b"\0")
         return next((part for part in parts if any(part)), parts[0])
 
     def _read_chunks(self, take: bool) -> Iterator[_Chunk]:
