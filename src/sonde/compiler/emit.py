@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import byteorder
+
 from ..asm import insn as asm
 from ..asm.relax import Item
 from ..source import Span
@@ -315,7 +317,7 @@ class Emitter:
         self.put(asm.exit_())
 
 
-def emit_program(program: Program, v4: bool, bounds: bool, order: str) -> tuple[list[Item], int]:
+def emit_program(program: Program, v4: bool, bounds: bool, order: str = byteorder) -> tuple[list[Item], int]:
     """The instructions of the program, main function first, and the bytes of stack that it needs."""
     items: list[Item] = []
     depth = 0

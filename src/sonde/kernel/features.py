@@ -227,6 +227,23 @@ def _has_missed_counts(host: Features) -> bool | None:
     return links is not None and isinstance(links.type, Struct) and links.type.field("missed") is not None
 
 
+def _has_callbacks(helper: str) -> Probe:
+    """Whether programs can call a helper that calls back: the kernel has it, and compiles programs, as its interpreter
+    calls no function by its address (fixup_call_args() in kernel/bpf/verifier.c)."""
+    return lambda host: _combine_answers([host.has_helper(helper), _compiles_programs()])
+
+
+def _compiles_programs() -> bool | None:
+    from . import syscalls
+
+    try:
+        with syscalls.prog_load(uapi.PROG_TYPES["raw_tracepoint"], _encode([]), "probe") as program:
+            return syscalls.is_compiled(program)
+    except (PrivilegeError, SyscallError) as error:
+        _read_refusal(error)
+        return None
+
+
 def _has_compat_syscalls(host: Features) -> bool | None:
     """32-bit processes run too (CONFIG_IA32_EMULATION, CONFIG_COMPAT)."""
     return bool(host.btf.find_id(this_arch().compat_function, codec.FUNC)) if host.btf else None
@@ -307,11 +324,11 @@ TABLE = [
             _probe_program("raw_tracepoint", _LONG_JUMP)),
     Feature("spilled_bounds", "a number on the stack keeps the bounds that a copy of it was found to have", "6.8",
             _probe_program("kprobe", _SPILLED)),
-    Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.has_helper("loop")),
+    Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", _has_callbacks("loop")),
     Feature("atomic_fetch", "additions to memory that tell what was there", "5.12",
             _probe_program("raw_tracepoint", _FETCH_ADD)),
     Feature("long_keys", "keys of maps of more than 512 bytes", "5.11", _probe_map("hash", 520, 8, 1)),
-    Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.has_helper("for_each_map_elem")),
+    Feature("for_each_map_elem", "iteration over a map", "5.13", _has_callbacks("for_each_map_elem")),
     Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",
             lambda host: host.has_helper("map_lookup_percpu_elem")),
     Feature("signal", "signals sent by programs", "5.5", lambda host: host.has_helper("send_signal_thread")),

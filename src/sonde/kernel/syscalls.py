@@ -306,6 +306,11 @@ def prog_info(fd: Fd) -> ProgramInfo:
                        type=struct.unpack_from("=I", raw)[0])
 
 
+def is_compiled(fd: Fd) -> bool:
+    """Whether a program is the machine's own code (jited_prog_len of struct bpf_prog_info)."""
+    return any(_object_info(fd, 232)[16:20])
+
+
 def prog_functions(fd: Fd) -> tuple[str, int, int, list[tuple[int, int]]]:
     """Of a program: (name, type, id of its BTF or 0, [(first instruction, type id in that BTF) of each function]).
 

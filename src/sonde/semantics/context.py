@@ -519,6 +519,9 @@ _MAPPINGS = (("mm_struct", "mm_mt"), ("vm_area_struct", "vm_file"), ("file", "f_
              ("super_block", "s_dev"))
 
 
+CALLS_BACK = ["BPF's JIT compiler is needed, too (CONFIG_BPF_JIT)"]  # of what takes callbacks
+
+
 def unwinding_obstacle(world: World) -> str:
     """What keeps programs from unwinding stacks by tables; "" if nothing does."""
     row = ARCHES[world.arch]

@@ -9,6 +9,7 @@ import struct
 import sys
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
+from ...arch import ARCHES
 from ...errors import EnvironmentProblem
 from ...plain import Json, JsonObject, as_integer, as_text
 from .. import syscalls
@@ -53,6 +54,7 @@ def _send_answer(connection: socket, answer: JsonObject) -> None:
 def _preload_modules(dwarf: bool) -> None:
     import lzma  # noqa: F401
 
+    list(ARCHES.values())  # find_arch_of_elf() reads them
     mangled.is_available()
     if dwarf:
         import difflib  # noqa: F401
