@@ -32,6 +32,5 @@ def test_bytes_of_a_number_are_in_the_machines_order() -> None:
           $bytes = (uint8[8])0x0102030405060708; printf("%d %d\\n", $bytes[0], $bytes[7]);
           exit();
         }""")
-    little = sys.byteorder == "little"
-    assert done.stdout.split() == (["8", "1", "@a[[1,2]]:", "[2,1]"] if little else ["1", "8", "@a[[2,1]]:", "[1,2]"]), \
-        done.stderr
+    expected = {"little": ["8", "1", "@a[[1,2]]:", "[2,1]"], "big": ["1", "8", "@a[[2,1]]:", "[1,2]"]}
+    assert done.stdout.split() == expected[sys.byteorder], done.stderr
