@@ -1,4 +1,5 @@
-"""The same scripts on machines of both byte orders: what they find out is the same, and bytes lie as the machine's do."""
+"""The same scripts on machines of both byte orders: what they find out is the same, and bytes lie as the machine has
+them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from compiled import compiled, fill_task, kernel_of, world
 from sonde.arch import ARCHES
 
 TEXT = b"tester of strings, and of long ones"
-# Of a text that is only known at run time ($s, of 64 bytes or of 300), with an answer that does not depend on the machine.
+# Of a text that is only known at run time ($s, of 64 bytes or of 300), with the answer of every machine.
 STRINGS = {
     '$s == "tester of strings, and of long ones"': 1, '$s == "tester of strings"': 0, '$s != "tester"': 1,
     'comm == "tester"': 1, 'comm == "teste"': 0, 'comm == "tester2"': 0, "comm == $s": 0,
@@ -49,11 +50,12 @@ def test_members_of_all_widths_and_bits(arch: str) -> None:
     little = ARCHES[arch].byte_order == "little"
     word = 5 | 77 << 3 | 0x2ABCDE << 10 if little else 5 << 29 | 77 << 22 | 0x2ABCDE
     long = 0x123456789A | 0xBCDEF0 << 40 if little else 0x123456789A << 24 | 0xBCDEF0
-    data = b"".join([number.to_bytes(size, ARCHES[arch].byte_order) for number, size in (
-        (word, 4), (0xFFFFFFFE, 4), (long, 8), (0xFFFE, 2), (0xFD, 1), (0x80 | 3 if not little else 3 << 1 | 1, 1),
+    order = ARCHES[arch].byte_order
+    data = b"".join([number.to_bytes(size, order) for number, size in (
+        (word, 4), (0xFFFFFFFE, 4), (long, 8), (0xFFFE, 2), (0xFD, 1), (3 << 1 | 1 if little else 1 << 7 | 3, 1),
         (0x01020304, 4), (0xFFFFFFFFFFFFFFFB, 8))])
-    head = """struct all { uint32_t a:3; uint32_t b:7; uint32_t c:22; int32_t d; uint64_t e:40; uint64_t f:24; int16_t g;
-        int8_t h; uint8_t i:1; uint8_t j:7; uint8_t k[4]; int64_t l; };"""
+    head = """struct all { uint32_t a:3; uint32_t b:7; uint32_t c:22; int32_t d; uint64_t e:40; uint64_t f:24;
+        int16_t g; int8_t h; uint8_t i:1; uint8_t j:7; uint8_t k[4]; int64_t l; };"""
     members = ("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k[0]", "k[3]", "l")
     text = f"{head} rawtracepoint:sys_enter {{ $p = (struct all *)arg0;" + "".join(
         [f" @r[{number}] = (int64)$p.{name};" for number, name in enumerate(members)]) + "}"

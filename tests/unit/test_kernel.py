@@ -127,7 +127,8 @@ def test_cpu_list(text: str, cpus: list[int]) -> None:
     ("io_setup", "aarch64", 0), ("openat", "aarch64", 56), ("getppid", "aarch64", 173), ("mseal", "aarch64", 462),
     ("newuname", "aarch64", 160), ("open", "aarch64", None), ("openat", "riscv64", 56),
     ("riscv_hwprobe", "riscv64", 258),
-    ("umount", "s390x", 52), ("oldumount", "s390x", 22), ("newfstat", "s390x", 108), ("bpf", "s390x", 351), ("nosuch", "x86_64", None), ("read", "sparc", None)])
+    ("umount", "s390x", 52), ("oldumount", "s390x", 22), ("newfstat", "s390x", 108), ("bpf", "s390x", 351),
+    ("nosuch", "x86_64", None), ("read", "sparc", None)])
 def test_syscall_numbers(name: str, arch: str, number: int | None) -> None:
     assert host.syscall_number(name, arch) == number
 

@@ -229,11 +229,11 @@ def _has_missed_counts(host: Features) -> bool | None:
 
 def _has_callbacks(helper: str) -> Probe:
     """Whether programs can call a helper that calls back: the kernel has it, and compiles programs, as its interpreter
-    calls no function by its address (fixup_call_args() in kernel/bpf/verifier.c)."""
-    return lambda host: _combine_answers([host.has_helper(helper), _compiles_programs()])
+    follows no address of a function (fixup_call_args() in kernel/bpf/verifier.c)."""
+    return lambda host: _combine_answers([host.has_helper(helper), host.check_feature("jit")])
 
 
-def _compiles_programs() -> bool | None:
+def _has_jit(host: Features) -> bool | None:
     from . import syscalls
 
     try:
@@ -298,12 +298,13 @@ TABLE = [
             lambda host: _combine_answers([_probe_paths(_KPROBE)(host),
                                            _probe_btf("bpf_kprobe_multi_link", _STRUCT)(host)])),
     Feature("kprobe_session", "entry and return in one program", "6.10",
-            lambda host: _combine_answers([host.check_feature("kprobe_multi"),
+            lambda host: _combine_answers([host.check_feature("kprobe_multi"), host.check_feature("jit"),
                                            _probe_btf("bpf_session_run_ctx", _STRUCT)(host)])),
     Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _has_missed_counts),
     Feature("uprobe_multi", "one link for many user functions", "6.6", _probe_btf("bpf_uprobe_multi_link", _STRUCT)),
     Feature("syscall_stacks", "kernel stacks at classic tracepoints of system calls", "6.12", _has_syscall_stacks),
     Feature("uretprobe_func", "the function of a uretprobe", "6.7", _has_uretprobe_func),
+    Feature("jit", "programs are compiled, and so can call the kernel's functions and be called back", "", _has_jit),
     Feature("ringbuf", "ring buffer", "5.8", _probe_map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _probe_map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
     Feature("attach_cookie", "a number per attach point", "5.15",
@@ -402,7 +403,7 @@ class Features:
         name. With ``program``, whether the verifier lets programs of that type call it: it says so before anything
         else."""
         found = self.ids.find_id(name, codec.FUNC) if self.ids else 0
-        if not self.ids or not found:
+        if not self.ids or not found or self.check_feature("jit") is False:
             return False
         tagged = {self.ids.raw_type(tag).value for tag, kind in self.ids.ids_of_name("bpf_kfunc")
                   if kind == codec.DECL_TAG}
