@@ -68,7 +68,9 @@ those of the calls that it denies.
 root comes by 9p, as virtiofs takes a guest of the host's byte order. A tracepoint of system calls, a raw tracepoint, a
 kprobe, a kretprobe, an fentry probe (which a kprobe serves there), a uprobe and a uretprobe each counted 300 of 300
 calls, in maps with and without keys, and `tests/vm/inside/test_counts.py` passes. So do those of the live tests that
-were run there: of values, functions, members of tracepoints, kinds of maps, loops, static probes and flight recording.
+were run there, but for what takes the JIT compiler (below): of values, functions, members of tracepoints, kinds of
+maps, loops, static probes, stacks of system calls and flight recording. `dw_ustack` is printed, a run recorded and
+replayed; a recording of one byte order is refused on a machine of the other.
 
 Debian builds this kernel for the oldest machines (`CONFIG_MARCH_Z10`), for which BPF has no JIT compiler: programs are
 interpreted, and can neither be called back nor call kernel functions. So there is no `fentry` (a kprobe serves it, as
