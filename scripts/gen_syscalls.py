@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Write the names of system calls into src/sonde/arch, from the uapi headers on this x86_64 machine (needs gcc).
+"""Write the names of system calls into src/sonde/arch, from the uapi headers on this x86_64 machine (needs gcc), and
+those of s390x from the root that tests/vm/vmrun.py makes for its guests.
 
 The headers may be older than the kernels that Sonde runs on, so the numbers given out since are listed
 here; from 424 on, all architectures share one numbering.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -22,12 +24,17 @@ HEADERS = {
                "#define __ARCH_WANT_SYS_CLONE3\n#define __ARCH_WANT_MEMFD_SECRET\n#include <asm-generic/unistd.h>\n",
     "riscv64": "#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n#define __ARCH_WANT_MEMFD_SECRET\n"
                "#define __ARCH_WANT_SYS_CLONE3\n#include <asm-generic/unistd.h>\n",
+    "s390x": "#include <asm/unistd_64.h>\n",
 }
-OWN = {"x86_64": {"uretprobe": 335, "uprobe": 336}, "riscv64": {"riscv_hwprobe": 258, "riscv_flush_icache": 259}}
+OWN_HEADERS = {"s390x": "~/.cache/sonde-vm/root-bookworm-s390x/usr/include/s390x-linux-gnu"}
+OWN = {"x86_64": {"uretprobe": 335, "uprobe": 336}, "riscv64": {"riscv_hwprobe": 258, "riscv_flush_icache": 259},
+       "s390x": {"memfd_secret": 447}}
 
 def numbers(arch: str) -> dict[str, int]:
     """Name to number, from the preprocessor's list of macros."""
-    macros = subprocess.run(["gcc", "-E", "-dM", "-"], input=HEADERS[arch], capture_output=True, text=True, check=True)
+    own = ["-I", os.path.expanduser(OWN_HEADERS[arch])] if arch in OWN_HEADERS else []
+    macros = subprocess.run(["gcc", "-E", "-dM", *own, "-"], input=HEADERS[arch], capture_output=True, text=True,
+                            check=True)
     raw = dict(re.findall(r"^#define (__NR\w+) (\w+)$", macros.stdout, re.M))
     found = {}
     for macro, value in raw.items():

@@ -12,6 +12,7 @@ from typing import Any
 
 from bpf_machine import Machine, MachineError, Memory, Region, to_signed, words
 from decoding import Names
+from sonde.arch import ARCHES
 from sonde.compiler import helpers as h
 from sonde.runtime import merge
 from sonde.runtime.events import Event, EventDecoder, MapDecoder
@@ -101,16 +102,17 @@ class Kernel:
     jiffies = 4_300_000_000
     function_ip = 0x1000
 
-    def __init__(self, spec: ScriptSpec, cpus: int = 2, kfuncs: dict[str, int] | None = None) -> None:
+    def __init__(self, spec: ScriptSpec, cpus: int = 2, kfuncs: dict[str, int] | None = None,
+                 arch: str = "x86_64") -> None:
         self.spec, self.cpus = spec, cpus
-        self.memory = Memory()
+        self.memory = Memory(ARCHES[arch].byte_order)
         self.maps = {m.name: TestMap(m, self.memory, cpus) for m in spec.maps}
         self.by_handle = {m.handle.base: m for m in self.maps.values()}
         self.task = self.memory.add(16384, "current task", writable=False)
         self.task.data[:] = bytes(16384)
         if CURRENT in self.maps:
-            variable = self.memory.add(words([self.task.base]), "current_task", writable=False)
-            self.maps[CURRENT].value.data[:] = words([variable.base] * (spec.find_map(CURRENT).value_size // 8))
+            variable = self.memory.add(self.words([self.task.base]), "current_task", writable=False)
+            self.maps[CURRENT].value.data[:] = self.words([variable.base] * (spec.find_map(CURRENT).value_size // 8))
         self.clock = 5_000_000
         self.randoms: Iterator[int] = iter(range(7, 1 << 30, 13))
         self.signals: list[tuple[str, int]] = []
@@ -128,9 +130,12 @@ class Kernel:
         for at, name in enumerate(spec.globals):
             self._write_global(at, GLOBALS[name])
 
+    def words(self, values: list[int]) -> bytes:
+        return words(values, self.memory.order)
+
     def _write_global(self, index: int, value: int) -> None:
         at = 8 * (len(self.spec.probes) + len(self.spec.errors) + index)
-        self.maps[STATE].value.data[at:at + 8] = words([value])
+        self.maps[STATE].value.data[at:at + 8] = self.words([value])
 
     def set_global(self, name: str, value: int) -> None:
         """A word that the runtime would write before attaching."""
@@ -144,7 +149,7 @@ class Kernel:
         if isinstance(program, int):
             program = self.spec.programs[program]
         self.cookie = cookie
-        data = context if isinstance(context, bytes) else words(list(context))
+        data = context if isinstance(context, bytes) else self.words(list(context))
         ctx = self.memory.add(data, "context", writable=False)
         relocations = {}
         for r in program.relocations:
@@ -199,7 +204,7 @@ class Kernel:
     def lost(self) -> dict[str, int]:
         """Records lost by probe, where there are any."""
         data = self.maps[STATE].value.data
-        counts = [int.from_bytes(data[8 * i:8 * i + 8], "little") for i in range(len(self.spec.probes))]
+        counts = [int.from_bytes(data[8 * i:8 * i + 8], self.memory.order) for i in range(len(self.spec.probes))]
         return {name: n for name, n in zip(self.spec.probes, counts) if n}
 
     def errors(self) -> list[tuple[str, str, int]]:
@@ -207,7 +212,7 @@ class Kernel:
         data, first = self.maps[STATE].value.data, len(self.spec.probes)
         found = []
         for i, site in enumerate(self.spec.errors):
-            count = int.from_bytes(data[8 * (first + i):][:8], "little")
+            count = int.from_bytes(data[8 * (first + i):][:8], self.memory.order)
             if count:
                 found.append((site.kind, site.span.text if site.span is not None else "", count))
         return found
@@ -217,7 +222,7 @@ class Kernel:
     def submit(self, record: int) -> None:
         ring, region = self.reserved.pop(record)
         ring.produced += len(region.data)
-        site = self.spec.sites[int.from_bytes(region.data[:4], "little")]
+        site = self.spec.sites[int.from_bytes(region.data[:4], self.memory.order)]
         pieces = [(0, CONTROL_HEADER if site.control else RECORD_HEADER)]
         pieces += [(f.offset, f.type.size) for f in site.fields if isinstance(f.type, Scalar)]
         for at, size in pieces:
@@ -323,7 +328,7 @@ def _comm(k: Kernel, m: Machine, into: int, size: int) -> int:
 
 
 def _namespace(k: Kernel, m: Machine, device: int, inode: int, into: int, size: int) -> int:
-    m.memory.write(into, (k.tid + 1).to_bytes(4, "little") + (k.pid + 1).to_bytes(4, "little"))
+    m.memory.write(into, (k.tid + 1).to_bytes(4, m.memory.order) + (k.pid + 1).to_bytes(4, m.memory.order))
     return 0
 
 

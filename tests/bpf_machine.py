@@ -9,6 +9,7 @@ record that is reserved but never submitted are errors too, although a verifier 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from sonde.asm.insn import (
     ALU,
@@ -49,9 +50,11 @@ class Region:
 
 
 class Memory:
-    """All regions. Addresses of the kernel have the upper half of the address space, those of user space the lower."""
+    """All regions. Addresses of the kernel have the upper half of the address space, those of user space the lower.
+    ``order`` is that of the bytes of numbers, and of instructions."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Literal["little", "big"] = "little") -> None:
+        self.order = order
         self._regions: dict[int, Region] = {}
         self._next = 1
         self.typed: set[int] = set()  # pointers that the verifier knows: loading through a bad one gives 0
@@ -142,7 +145,7 @@ class Machine:
     def __init__(self, code: bytes, relocations: dict[int, int], memory: Memory,
                  helpers: dict[int, Callable[..., int]], kfuncs: dict[int, Callable[..., int]],
                  limit: int = 2_000_000, between: Callable[[int], object] = lambda steps: None) -> None:
-        self.insns: dict[int, Insn] = dict(decode_program(code))
+        self.insns: dict[int, Insn] = dict(decode_program(code, memory.order))
         self.relocations, self.memory, self.helpers, self.kfuncs = relocations, memory, helpers, kfuncs
         self.left = limit
         self.between = between
@@ -205,7 +208,7 @@ class Machine:
         name = ALU_NAMES[insn.code & 0xF0]
         if name == "end":
             value = self._get(regs, insn.dst, at) & ((1 << insn.imm) - 1)
-            swap = bool(insn.code & 8) or bits == 64  # be on a little-endian CPU, or bswap
+            swap = bool(insn.code & 8) == (self.memory.order == "little") or bits == 64  # to the other order, or bswap
             order = value.to_bytes(insn.imm // 8, "little")
             regs[insn.dst] = int.from_bytes(order, "big" if swap else "little")
             return
@@ -255,7 +258,7 @@ class Machine:
         if region.name == "stack" and offset % size:
             raise MachineError(f"slot {at}: unaligned access to the stack")
         if kind == LDX:
-            value = int.from_bytes(self.memory.read(address, size), "little")
+            value = int.from_bytes(self.memory.read(address, size), self.memory.order)
             regs[insn.dst] = to_signed(value, size * 8) & MASK if insn.code & 0xE0 == MEMSX else value
             if size == 8 and region.base in self.memory.typed:
                 self.memory.typed.add(value)  # what a kernel object points to
@@ -263,29 +266,29 @@ class Machine:
             self._atomic(insn, at, regs, address, size)
         elif kind in (ST, STX):
             value = self._get(regs, insn.src, at) if kind == STX else insn.imm
-            self.memory.write(address, (value & ((1 << size * 8) - 1)).to_bytes(size, "little"))
+            self.memory.write(address, (value & ((1 << size * 8) - 1)).to_bytes(size, self.memory.order))
         else:
             raise MachineError(f"slot {at}: unknown instruction {insn.code:#x}")
 
     def _atomic(self, insn: Insn, at: int, regs: list[int | None], address: int, size: int) -> None:
         if size not in (4, 8) or address % size:
             raise MachineError(f"slot {at}: bad atomic operation")
-        old = int.from_bytes(self.memory.read(address, size), "little")
+        old = int.from_bytes(self.memory.read(address, size), self.memory.order)
         given = self._get(regs, insn.src, at)
         if insn.imm == 0xF1:
             if old == self._get(regs, 0, at):
-                self.memory.write(address, given.to_bytes(size, "little"))
+                self.memory.write(address, given.to_bytes(size, self.memory.order))
             regs[0] = old
             return
         new = {0: old + given, 1: old + given, 0xE1: given}[insn.imm] & ((1 << size * 8) - 1)
-        self.memory.write(address, new.to_bytes(size, "little"))
+        self.memory.write(address, new.to_bytes(size, self.memory.order))
         if insn.imm & 1:
             regs[insn.src] = old
 
 
-def words(values: list[int]) -> bytes:
+def words(values: list[int], order: Literal["little", "big"] = "little") -> bytes:
     """u64s as bytes: a raw tracepoint's context."""
-    return b"".join((v & MASK).to_bytes(8, "little") for v in values)
+    return b"".join((v & MASK).to_bytes(8, order) for v in values)
 
 
 __all__ = ["MASK", "Machine", "MachineError", "Memory", "Region", "compute", "holds", "to_signed", "words"]

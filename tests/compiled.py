@@ -63,10 +63,10 @@ def compiled(text: str, kernel: str = "6.18", arch: str = "x86_64", **options: A
     return compile(text, Options(**options), world(kernel, arch), verify=True)
 
 
-def kernel_of(spec: ScriptSpec, kernel: str = "6.18") -> Kernel:
+def kernel_of(spec: ScriptSpec, kernel: str = "6.18", arch: str = "x86_64") -> Kernel:
     """The programs of a spec, ready to run where no task is looked at."""
-    here = world(kernel)
-    return Kernel(spec, here.cpus, {"cast": here.kfunc_id("bpf_rdonly_cast")})
+    here = world(kernel, arch)
+    return Kernel(spec, here.cpus, {"cast": here.kfunc_id("bpf_rdonly_cast")}, arch)
 
 
 def run_interrupted(made: Kernel, program: int, at: int, interrupt: Callable[[], object]) -> bool:

@@ -43,7 +43,7 @@ def bpf_obstacle() -> str:
     """Make an array map: what refuses that refuses everything."""
     import ctypes
 
-    number = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)
+    number = {"x86_64": 321, "aarch64": 280, "s390x": 351}.get(os.uname().machine)
     if number is None:
         return f"no bpf(2) number for {os.uname().machine} here"
     libc = ctypes.CDLL(None, use_errno=True)

@@ -12,6 +12,7 @@ headers are installed. From 3.13 on, a process states most of them itself: ``_Py
 from __future__ import annotations
 
 from struct import Struct as Layout
+from sys import byteorder
 
 from .errors import EnvironmentProblem
 
@@ -128,7 +129,7 @@ def find_offsets(version: int, debug: bytes) -> dict[str, int]:
 
 
 def _word_at(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at:at + 8], "little")
+    return int.from_bytes(data[at:at + 8], byteorder)
 
 
 def _words_before(release: tuple[int, int], name: str) -> int:
@@ -141,7 +142,7 @@ def pack_image(offsets: dict[str, int], runtime: int, code_type: int) -> bytes:
     start = offsets["interp_next"]
     words = offsets | {"interpreters": runtime + offsets["interpreters"], "code_type": code_type,
                        "interp_threads": offsets["interp_threads"] - start, "interp_id": offsets["interp_id"] - start}
-    return b"".join([words[name].to_bytes(8, "little") for name in WORDS])
+    return b"".join([words[name].to_bytes(8, byteorder) for name in WORDS])
 
 
 # --- what was read --------------------------------------------------------------------------------------------

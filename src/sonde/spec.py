@@ -22,11 +22,12 @@ Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for 
 
 Flight memory (of scripts compiled for ``--flight``), in place of the data ring. The map ``__flight`` has ``cpus``
 regions, each of several segments of ``stride`` bytes, one element per segment. A CPU's bytes are numbered from 0 on,
-without end: byte n is in segment (n / stride) modulo the number of a CPU's segments. A record begins with eight bytes
+without end: byte n is in segment (n / stride) modulo the number of a CPU's segments. A record begins with a u64
 of its own::
 
-    u32 length     of the record and these eight bytes, FLIGHT_BUSY while it is being written; or of a gap: FLIGHT_GAP
-    u32 stamp      number of the record's first byte / 8
+    length         in the lower half: of the record and these eight bytes, FLIGHT_BUSY while it is being written; or of
+                   a gap: FLIGHT_GAP
+    stamp          in the upper half: number of the record's first byte / 8
 
 A record belongs to the segment in which it begins: the part beyond the segment's end follows directly, in the element's
 ``value_size`` - ``stride`` bytes of slack. The next segment then begins with a gap of that length. The map ``__heads``

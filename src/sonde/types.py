@@ -270,7 +270,7 @@ class Array(Type):
 
 class StructField(Value):
     """A member of a struct or union; ``bit_size`` 0 means "not a bitfield", ``bit_offset`` is within the
-    little-endian storage that starts at byte ``offset``."""
+    storage that starts at byte ``offset``, from its lowest bit on, on big-endian machines from its highest."""
 
     name: str
     type: Type

@@ -435,7 +435,7 @@ def all_program_ids() -> set[int]:
     """Ids of all BPF programs of the machine, asked of bpf(BPF_PROG_GET_NEXT_ID)."""
     import ctypes
 
-    number = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+    number = {"x86_64": 321, "aarch64": 280, "s390x": 351}[os.uname().machine]
     libc = ctypes.CDLL(None, use_errno=True)
     attr = (ctypes.c_uint32 * 32)()
     found: set[int] = set()

@@ -107,7 +107,7 @@ def compiled(region: int) -> Any:
 
 def numbers_of(stretch: Stretch) -> list[tuple[int, int]]:
     """(CPU, number) of each record, in order."""
-    return [struct.unpack_from("=i4xq", batch.buffer, offset + 16)
+    return [struct.unpack_from("=qq", batch.buffer, offset + 16)
             for batch in stretch.batches for offset in batch.offsets]
 
 

@@ -330,7 +330,7 @@ def test_stripped_program_with_debug_link(program: str, tmp_path: Path) -> None:
 
 def test_libraries_against_ldconfig() -> None:
     listed = output("/sbin/ldconfig", "-p")
-    marks = {"x86_64": "(libc6,x86-64)", "aarch64": "(libc6,AArch64)"}
+    marks = {"x86_64": "(libc6,x86-64)", "aarch64": "(libc6,AArch64)", "s390x": "(libc6,64bit)"}
     expected: dict[str, str] = {}
     for line in listed.splitlines():
         if marks[os.uname().machine] in line:

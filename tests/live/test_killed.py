@@ -49,7 +49,7 @@ def held(pid: int) -> set[tuple[str, int]]:
 
 def existing() -> set[tuple[str, int]]:
     """The same of the whole machine."""
-    number = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+    number = {"x86_64": 321, "aarch64": 280, "s390x": 351}[os.uname().machine]
     libc = ctypes.CDLL(None, use_errno=True)
     found = set()
     for kind, command in NEXT_ID.items():

@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -137,7 +138,7 @@ def test_bpftool_agrees(make: Make) -> None:
     oracle = {}
     for element in json.loads(dump.stdout):
         raw = bytes(int(byte, 16) for byte in element["key"])
-        total = sum(int.from_bytes(bytes(int(b, 16) for b in cpu["value"]), "little") for cpu in element["values"])
+        total = sum(int.from_bytes(bytes(int(b, 16) for b in cpu["value"]), sys.byteorder) for cpu in element["values"])
         oracle[raw] = (total,)
     assert dict(map.items()) == oracle
 

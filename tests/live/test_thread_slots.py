@@ -28,7 +28,7 @@ tracepoint:syscalls:sys_exit_getppid /pid == cpid/ {
 
 def left_in_purses(trace: sonde.Trace, name: str) -> int:
     data = trace.session.maps[f"__slots{name}"].memory
-    return sum(int.from_bytes(data[at:at + 8], "little", signed=True) for at in range(0, PURSES * PURSE, PURSE))
+    return sum(int.from_bytes(data[at:at + 8], sys.byteorder, signed=True) for at in range(0, PURSES * PURSE, PURSE))
 
 
 @pytest.mark.parametrize("slots", [2, 8, 1 << 12])

@@ -78,7 +78,7 @@ with open("/proc/self/comm", "w") as file:
     file.write("napper")
 libc = ctypes.CDLL(None)
 Time = ctypes.c_long * 2
-libc.syscall(35 if os.uname().machine == "x86_64" else 101, Time(0, 10_000_000), None)
+libc.syscall({"x86_64": 35, "s390x": 162}.get(os.uname().machine, 101), Time(0, 10_000_000), None)
 libc.clock_nanosleep(0, 0, Time(0, 20_000_000), None)
 until = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 100_000_000
 libc.clock_nanosleep(1, 1, Time(until // 10**9, until % 10**9), None)

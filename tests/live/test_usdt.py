@@ -42,6 +42,19 @@ __attribute__((noinline)) void step(int i, struct pair *pair, long index)
     if (gate)
         __asm__ volatile(NOTE("gated", "gate", "-4@%%ecx") : : "c"(i) : "memory");
 }
+#elif defined(__s390x__)
+#define CONSTANT ""
+__attribute__((noinline)) void step(int i, struct pair *pair, long index)
+{
+    register long *values __asm__("r1") = pair->values, at __asm__("r5") = 8 * index, low __asm__("r2") = i;
+    register int *place __asm__("r4") = &counter;
+    __asm__ volatile("aghi %%r15,-16\n st %%r2,12(%%r15)\n"
+                     NOTE("step", "0", "-4@12(%%r15) 8@0(%%r5,%%r1) -4@-7 1@%%r2 4@0(%%r4) 8@-8(%%r1)")
+                     "aghi %%r15,16\n" : : "r"(low), "r"(values), "r"(at), "r"(place) : "memory");
+    register long again __asm__("r10") = i;
+    if (gate)
+        __asm__ volatile(NOTE("gated", "gate", "-4@%%r10") : : "r"(again) : "memory");
+}
 #else
 #define CONSTANT ""
 __attribute__((noinline)) void step(int i, struct pair *pair, long index)

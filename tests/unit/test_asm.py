@@ -61,6 +61,25 @@ KNOWN: list[tuple[Insn, str, str]] = [
 ]
 
 
+def of_the_other_order(code: bytes) -> bytes:
+    """struct bpf_insn of a big-endian machine: its opcode, dst and src, and two numbers."""
+    return b"".join([bytes((code[at], (code[at + 1] & 15) << 4 | code[at + 1] >> 4))
+                     + code[at + 2:at + 4][::-1] + code[at + 4:at + 8][::-1] for at in range(0, len(code), 8)])
+
+
+@pytest.mark.parametrize(("insn", "code", "text"), [each for each in KNOWN if " = be" not in each[2]])
+def test_instructions_of_big_endian_machines(insn: Insn, code: str, text: str) -> None:
+    encoded = insn.encode("big")
+    assert encoded == of_the_other_order(bytes.fromhex(code))
+    (_, back), = asm.decode_program(encoded, "big")
+    assert str(back) == text
+
+
+def test_byte_swaps_are_to_the_order_that_a_machine_has_not() -> None:
+    assert asm.byte_swap(1, 16, "big").encode("big").hex() == "d410000000000010"
+    assert [str(asm.byte_swap(1, 32, order)) for order in ("little", "big")] == ["r1 = be32 r1", "r1 = le32 r1"]
+
+
 @pytest.mark.parametrize(("insn", "code", "text"), KNOWN, ids=[text for _, _, text in KNOWN])
 def test_known_instructions(insn: Insn, code: str, text: str) -> None:
     assert insn.encode().hex() == code and str(insn) == text

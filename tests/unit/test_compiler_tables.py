@@ -92,7 +92,7 @@ ELSEWHERE = {"criticalstat": {"irq_disable": "sched_wakeup", "irq_enable": "sche
 
 
 @pytest.mark.parametrize("kernel", list(KERNELS))
-@pytest.mark.parametrize("arch", ["x86_64", "aarch64", "riscv64"])
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64", "riscv64", "s390x"])
 @pytest.mark.parametrize("name", tools.tool_names())
 def test_every_tool_compiles(name: str, arch: str, kernel: str) -> None:
     """With the intermediate code checked after each pass."""

@@ -13,7 +13,7 @@ from sonde.arch import ARCHES
 from sonde.arch import x86_instructions as x86
 from sonde.arch.instructions import is_instruction_start
 
-X86, ARM, RISCV = (ARCHES[name] for name in ("x86_64", "aarch64", "riscv64"))
+X86, ARM, RISCV, Z = (ARCHES[name] for name in ("x86_64", "aarch64", "riscv64", "s390x"))
 
 
 @pytest.mark.parametrize("code", [
@@ -36,6 +36,8 @@ def test_starts() -> None:
     code = bytes.fromhex("0111 13050500 8280")  # addi sp, sp, -32; mv a0, a0; ret
     assert [is_instruction_start(RISCV, code, n) for n in range(8)] == [True, False, True, False, False, False, True,
                                                                         False]
+    code = bytes.fromhex("eb6ff0300024 b90400b2 07fe")  # stmg %r6,%r15,48(%r15); lgr %r11,%r2; br %r14
+    assert [n for n in range(12) if is_instruction_start(Z, code, n)] == [0, 6, 10]
     assert [is_instruction_start(ARM, bytes(12), n) for n in (0, 2, 4, 7, 8)] == [True, False, True, False, True]
 
 

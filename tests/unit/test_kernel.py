@@ -126,14 +126,16 @@ def test_cpu_list(text: str, cpus: list[int]) -> None:
     ("pidfd_send_signal", "x86_64", 424), ("mseal", "x86_64", 462), ("uretprobe", "x86_64", 335),
     ("io_setup", "aarch64", 0), ("openat", "aarch64", 56), ("getppid", "aarch64", 173), ("mseal", "aarch64", 462),
     ("newuname", "aarch64", 160), ("open", "aarch64", None), ("openat", "riscv64", 56),
-    ("riscv_hwprobe", "riscv64", 258), ("nosuch", "x86_64", None), ("read", "sparc", None)])
+    ("riscv_hwprobe", "riscv64", 258),
+    ("umount", "s390x", 52), ("oldumount", "s390x", 22), ("newfstat", "s390x", 108), ("bpf", "s390x", 351),
+    ("nosuch", "x86_64", None), ("read", "sparc", None)])
 def test_syscall_numbers(name: str, arch: str, number: int | None) -> None:
     assert host.syscall_number(name, arch) == number
 
 
 def test_syscall_names() -> None:
     assert host.syscall_names("x86_64")[257] == "openat"
-    for arch in ("x86_64", "aarch64", "riscv64"):
+    for arch in ("x86_64", "aarch64", "riscv64", "s390x"):
         assert len(host.syscall_numbers(arch)) == len(set(host.syscall_numbers(arch).values())) > 300
 
 

@@ -24,6 +24,13 @@ processed 1000001 insns (limit 1000000) max_states_per_insn 4 total_states 16666
 """
 
 
+def test_a_reason_on_an_instructions_line() -> None:
+    """As Linux 7.2 writes it where it has no more to say of the instruction."""
+    log = "16: (81) r1 = *(s32 *)(r10 -8)        ; R1=scalar()\n17: (65) if r1 s> 0x1 goto pc+53 infinite loop " \
+          "detected at insn 71\ncur state: R6=scalar()\nold state: R6=scalar()\nprocessed 135 insns\n"
+    assert explain_log(log, []).cause == "a loop does not end as far as the kernel can see"
+
+
 def test_the_deciding_line_and_its_place() -> None:
     found = explain_log(NULL_TEST, [(0, "first"), (1, "second"), (2, "third")])
     assert (found.index, found.span) == (1, "second")

@@ -8,7 +8,7 @@ from sonde.arch import ARCHES
 from sonde.kernel.foreign.usdt import parse_arguments
 from unit.fake_world import check_text, findings
 
-X86, ARM, RISCV = ARCHES["x86_64"], ARCHES["aarch64"], ARCHES["riscv64"]
+X86, ARM, RISCV, Z = (ARCHES[name] for name in ("x86_64", "aarch64", "riscv64", "s390x"))
 
 
 def shown(text: str, arch: str = "x86_64") -> list[tuple[object, ...]]:
@@ -71,6 +71,18 @@ def test_aarch64(text: str, expected: tuple[object, ...]) -> None:
 ])
 def test_riscv64(text: str, expected: tuple[object, ...]) -> None:
     assert shown(text, "riscv64") == [expected]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("8@%r2", ("register", 8, False, Z.registers["r2"], 0, -1, 1, 0)),
+    ("-4@%r12", ("register", 4, True, Z.registers["r12"], 0, -1, 1, 0)),
+    ("-4@160(%r15)", ("memory", 4, True, Z.registers["sp"], 160, -1, 1, 0)),
+    ("8@(%r1)", ("memory", 8, False, Z.registers["r1"], 0, -1, 1, 0)),
+    ("8@40(%r1,%r2)", ("memory", 8, False, Z.registers["r2"], 40, Z.registers["r1"], 1, 0)),
+    ("-4@-12", ("constant", 4, True, 0, -12, -1, 1, 0)), ("1@7", ("constant", 1, False, 0, 7, -1, 1, 0)),
+])
+def test_s390x(text: str, expected: tuple[object, ...]) -> None:
+    assert shown(text, "s390x") == [expected]
 
 
 def test_several_and_what_is_not_understood() -> None:

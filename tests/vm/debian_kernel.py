@@ -22,7 +22,7 @@ from debian_root import prepared_root
 SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "bookworm-backports", "6.16": "trixie-backports",
           "6.17": "trixie-backports", "6.18": "trixie-backports", "7.2": "sid"}
 PARTS = ("linux-image-", "linux-base-", "linux-binary-", "linux-modules-")  # since 7.x a kernel is several packages
-DRIVERS = ("virtio_pci", "virtio_console", "virtiofs", "overlay")
+DRIVERS = ("virtio_pci", "virtio_console", "overlay")  # and those of the share
 HERE = Path(__file__).parent
 
 Entry = tuple[str, int, bytes]  # name, mode, contents
@@ -35,7 +35,7 @@ def prepared(wanted: str, arch: Arch) -> Path:
     if have:
         return cache / have[-1]
     apt = Apt(SUITES.get(wanted, "sid"), arch.debian)
-    return fetch(newest_package(wanted, arch, apt), cache, root, apt)
+    return fetch(newest_package(wanted, arch, apt), cache, root, apt, (*DRIVERS, *arch.share.drivers))
 
 
 def candidates(names: Iterable[str], wanted: str, arch: Arch) -> list[str]:
@@ -60,7 +60,7 @@ def newest_package(wanted: str, arch: Arch, apt: Apt) -> str:
                       f"{f': {said}' if said else ''}")
 
 
-def fetch(package: str, cache: Path, root: Path, apt: Apt) -> Path:
+def fetch(package: str, cache: Path, root: Path, apt: Apt, drivers: tuple[str, ...]) -> Path:
     """Download and prepare a package; ``root`` has the busybox."""
     target, version = cache / package, package.removeprefix("linux-image-")
     with making(target) as work:
@@ -77,7 +77,7 @@ def fetch(package: str, cache: Path, root: Path, apt: Apt) -> Path:
         kernel = uncompressed((work / "boot" / f"vmlinuz-{version}").read_bytes())
         if kernel:
             (work / "vmlinux").write_bytes(kernel)
-        (work / "base.cpio").write_bytes(base_root(work, version, busybox_of(root)))
+        (work / "base.cpio").write_bytes(base_root(work, version, busybox_of(root), drivers))
         (work / "ready").write_text(version + "\n")
     return target
 
@@ -114,7 +114,7 @@ def uncompressed(image: bytes) -> bytes:
     return found if found[:4] == b"\x7fELF" else b""
 
 
-def modules_in_order(root: Path, version: str) -> list[Path]:
+def modules_in_order(root: Path, version: str, drivers: tuple[str, ...]) -> list[Path]:
     """The drivers' files, each after those that it depends on."""
     base = root / "lib" / "modules" / version
     needs: dict[str, list[str]] = {}
@@ -130,7 +130,7 @@ def modules_in_order(root: Path, version: str) -> list[Path]:
                 add(dependency)
             order[path] = None
 
-    for name in DRIVERS:
+    for name in drivers:
         if name in by_name:  # else it is built in
             add(by_name[name])
     return [base / path for path in order]
@@ -141,11 +141,11 @@ def busybox_of(root: Path) -> bytes:
     return next(place for place in places if place.exists()).read_bytes()
 
 
-def base_root(root: Path, version: str, busybox: bytes) -> bytes:
+def base_root(root: Path, version: str, busybox: bytes, drivers: tuple[str, ...]) -> bytes:
     """The initramfs that every boot has."""
     entries: list[Entry] = [("bin", 0o040755, b""), ("mods", 0o040755, b""), ("bin/busybox", 0o100755, busybox)]
     names = []
-    for path in modules_in_order(root, version):
+    for path in modules_in_order(root, version, drivers):
         data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
         names.append(path.name.removesuffix(".xz"))
         entries.append((f"mods/{names[-1]}", 0o100644, data))

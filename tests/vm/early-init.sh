@@ -4,9 +4,9 @@ B=/bin/busybox
 $B mkdir -p /dev /host /up /new
 $B mount -t devtmpfs dev /dev
 while read -r m; do [ -n "$m" ] && $B insmod /mods/$m; done </mods/order
-$B mount -t virtiofs rootfs /host || exit 1
-$B mount -t tmpfs -o mode=755 tmpfs /up
 . /sonde-vm/vars
+$B mount -t $SHARE -o $SHARE_OPTIONS rootfs /host || exit 1
+$B mount -t tmpfs -o mode=755 tmpfs /up
 cover() {  # DIRECTORY OF THE HOST, WHERE: what is written there is in memory
   n=$((n+1))
   $B mkdir -p /up/$n.u /up/$n.w "$2"

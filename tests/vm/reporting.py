@@ -12,6 +12,7 @@ import re
 import pytest
 
 REFUSAL = re.compile(r"ERROR: ([^\n\\]* \(Linux (\d+)\.(\d+)\))")  # Sonde's sentence about what came later
+WITHOUT_JIT = re.compile(r"ERROR: ([^\n\\]*)(?:(?!ERROR: )[\s\S])*?HINT: (BPF\\?'s JIT compiler is needed, too)")
 RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 
@@ -25,6 +26,12 @@ def pytest_sessionstart() -> None:
         world.has_feature(name)
 
 
+def compiles_programs() -> bool:
+    from sonde.kernel.world import LiveWorld
+
+    return LiveWorld().has_feature("jit")
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when != "call" and report.outcome == "passed":
         return
@@ -33,5 +40,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     later = next((match for match in REFUSAL.finditer(text) if RELEASE < (int(match[2]), int(match[3]))), None)
     if outcome != "skipped" and later:  # as it should be: refused in a sentence that names the first kernel that can
         outcome, text = "skipped", later[1]
+    elif outcome != "skipped" and (refused := WITHOUT_JIT.search(text)) and not compiles_programs():
+        outcome, text = "skipped", f"{refused[1]}: {refused[2]}"
     with open(os.environ["SONDE_VM_REPORT"], "a", encoding="utf-8") as file:
         file.write(json.dumps([report.nodeid, outcome, text, round(report.duration, 1)]) + "\n")

@@ -4,13 +4,13 @@
     tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S]
                       [--memory 256M] [--append WORDS] -- COMMAND [ARG...]
 
-The guest's root is the host's root file system (virtiofs, exported read-only) under a tmpfs overlay, so that every
-interpreter, virtual environment and checkout is there under its own path and nothing that the command writes survives,
-except below directories given with --rw. A guest of another architecture has a root of its own (Debian's, with a
-/usr/bin/python3 that finds the packages of the interpreter that runs this), and in it only the current directory and
-this checkout at their paths. The command starts in the current directory with the current environment;
-its stdout, stderr and exit status become vmrun's. Status 124: timed out; 125: the machine could not be prepared, did
-not boot, or stopped before the command ended.
+The guest's root is the host's root file system (virtiofs or 9p, exported read-only) under a tmpfs overlay, so that
+every interpreter, virtual environment and checkout is there under its own path and nothing that the command writes
+survives, except below directories given with --rw. A guest of another architecture has a root of its own (Debian's,
+with a /usr/bin/python3 that finds the packages of the interpreter that runs this), and in it only the current directory
+and this checkout at their paths. The command starts in the current directory with the current environment; its stdout,
+stderr and exit status become vmrun's. Status 124: timed out; 125: the machine could not be prepared, did not boot, or
+stopped before the command ended.
 
 Needs root, and from Debian: qemu-system-x86 (which brings virtiofsd; qemu-system-arm for aarch64), busybox-static,
 kmod; zstd and lz4 make booting faster. Software emulation is some 18 times slower than the host; two virtual CPUs
@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from arches import ARCHES, Arch
+from arches import ARCHES, VIRTIOFS, Arch
 from debian import Unavailable
 from debian_kernel import HERE, SUITES, Entry, cpio, prepared
 from debian_root import prepared_root
@@ -57,7 +57,7 @@ def obstacle(arch: Arch) -> str:
     if os.geteuid() != 0:
         return "needs root"
     tools = [tool for tool in (arch.qemu, "busybox", "depmod", "dpkg", "unshare") if not shutil.which(tool)]
-    if not virtiofsd():
+    if arch.share is VIRTIOFS and not virtiofsd():
         tools.append("virtiofsd")
     return f"not installed: {', '.join(tools)} (apt-get install {arch.needs} busybox-static kmod zstd lz4)" \
         if tools else ""
@@ -107,20 +107,22 @@ class Machine:
         try:
             initrd = Path(directory, "initrd")
             initrd.write_bytes((self.directory / "base.cpio").read_bytes() + self._own_root())
-            with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(f"{directory}/fs")
-                listener.listen(1)
-                files = start_virtiofsd(listener, self.writable)
-            processes.append(files)
+            if self.arch.share is VIRTIOFS:
+                with socket.socket(socket.AF_UNIX) as listener:
+                    listener.bind(f"{directory}/fs")
+                    listener.listen(1)
+                    processes.append(start_virtiofsd(listener, self.writable))
             near, far = socket.socketpair()
             with near:
                 arguments = self._arguments(directory, initrd, far.fileno())
+                if self.arch.share is not VIRTIOFS:
+                    arguments = read_only(arguments, self.writable)
                 qemu = subprocess.Popen(arguments, pass_fds=[*self._ends, far.fileno()], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         preexec_fn=die_with_parent)
                 processes.insert(0, qemu)
                 far.close()
-                self._attend(qemu, files, near)
+                self._attend(qemu, processes[-1], near)
         finally:
             for fd in self._ends:
                 os.close(fd)
@@ -140,7 +142,9 @@ class Machine:
             lines.append(f"mkdir -p {OWN_PACKAGES} && echo {shlex.quote(packages)} >{OWN_PACKAGES}/host.pth")
         lines.append("exec " + " ".join(shlex.quote(word) for word in self.command))
         modules = self.directory / "lib" / "modules" / self.version
-        variables = f"KVER={self.version}\nMODDIR={shlex.quote(str(modules))}\nROOT={shlex.quote(str(self.root))}\n"
+        share = self.arch.share
+        variables = (f"KVER={self.version}\nMODDIR={shlex.quote(str(modules))}\nROOT={shlex.quote(str(self.root))}\n"
+                     f"SHARE={share.type}\nSHARE_OPTIONS={share.options}\n")
         entries: list[Entry] = [
             ("init", 0o100755, (HERE / "early-init.sh").read_bytes()), ("sonde-vm", 0o040755, b""),
             ("sonde-vm/guest-init", 0o100755, (HERE / "guest-init.sh").read_bytes()),
@@ -162,17 +166,26 @@ class Machine:
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
             "-accel", "tcg,thread=single", "-smp", "2",
             "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
-            "-chardev", f"socket,id=fs,path={directory}/fs", "-device", "vhost-user-fs-pci,chardev=fs,tag=rootfs",
-            "-device", "virtio-serial-pci", *self._port("con", self.console.extend), "-serial", "chardev:con"]
+            *self._share(directory), "-device", f"virtio-serial-{self.arch.bus}",
+            *self._port("con", self.console.extend), "-serial", "chardev:con"]
         for number, (name, sink) in enumerate((("out", writer(1)), ("err", writer(2)), ("ctl", self._said)), 1):
             arguments += [*self._port(name, sink), "-device", f"virtserialport,nr={number},chardev={name}"]
         arguments += ["-chardev", f"socket,id=drop,fd={drop}", "-device", "virtserialport,nr=4,chardev=drop"]
         # A network device that reaches nobody; its driver is loaded by those who want it. The guest is 10.0.2.15.
         ports = [each.partition(":")[::2] for each in self.forwards]
         wire = ["user,id=wire,restrict=on", *[f"hostfwd=tcp:127.0.0.1:{ours}-:{theirs}" for ours, theirs in ports]]
-        arguments += ["-netdev", ",".join(wire), "-device", "virtio-net-pci,netdev=wire,romfile="]
+        arguments += ["-netdev", ",".join(wire), "-device",
+                      "virtio-net-pci,netdev=wire,romfile=" if self.arch.bus == "pci" else "virtio-net-ccw,netdev=wire"]
         line = f"{self.arch.parameters} quiet nokaslr mitigations=off norandmaps panic=-1 {self.shape.append}"
         return [*arguments, "-kernel", str(kernel), "-initrd", str(initrd), "-append", line]
+
+    def _share(self, directory: str) -> list[str]:
+        """The device that the root comes by. 9p knows a file by its inode alone, unless told that there are others."""
+        if self.arch.share is VIRTIOFS:
+            return ["-chardev", f"socket,id=fs,path={directory}/fs", "-device",
+                    f"vhost-user-fs-{self.arch.bus},chardev=fs,tag=rootfs"]
+        return ["-fsdev", "local,id=fs,path=/,security_model=passthrough,multidevs=remap", "-device",
+                f"virtio-9p-{self.arch.bus},fsdev=fs,mount_tag=rootfs"]
 
     def _port(self, name: str, sink: Sink) -> list[str]:
         read, write = os.pipe()
@@ -217,14 +230,17 @@ def cpu_seconds(pid: int) -> float:
 
 
 def start_virtiofsd(listener: socket.socket, writable: list[str]) -> subprocess.Popen[bytes]:
-    """Export / read-only, and the writable directories as they are, from a private mount namespace."""
+    command = [virtiofsd() or "", f"--fd={listener.fileno()}", *shlex.split(
+        "-o source=/ -o cache=always -o sandbox=chroot -o log_level=err")]
+    return subprocess.Popen(read_only(command, writable), pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+
+
+def read_only(command: list[str], writable: list[str]) -> list[str]:
+    """The command in a mount namespace of its own: it sees / read-only, and the writable directories as they are."""
     script = ["set -e", *[f"mount --bind {shlex.quote(d)} {shlex.quote(d)}" for d in writable],
-              "mount -o remount,bind,ro /",
-              f"exec {virtiofsd()} --fd={listener.fileno()} -o source=/ -o cache=always -o sandbox=chroot "
-              "-o log_level=err"]
-    return subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script)],
-                            pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+              "mount -o remount,bind,ro /", 'exec "$@"']
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script), "sh", *command]
 
 
 def die_with_parent() -> None:

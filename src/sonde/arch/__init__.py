@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NAMES = ("x86_64", "aarch64", "riscv64")  # as uname -m has them, and of the files
+NAMES = ("x86_64", "aarch64", "riscv64", "s390x")  # as uname -m has them, and of the files
 
 
 class _Rows(Mapping[str, Arch]):

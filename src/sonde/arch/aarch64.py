@@ -46,15 +46,16 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="aarch64", elf_machine=183, audit=0xC00000B7, loader_flags=0x0A03, objdump="aarch64",
-    syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167},
+    name="aarch64", byte_order="little", elf_machine=183, audit=0xC00000B7, loader_flags=0x0A03, objdump="aarch64",
+    syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167,
+              "recvmsg": 212},
     syscall_names=_SYSCALLS, syscall_prefix="__arm64_sys_",
     event_names={"fstat": "newfstat", "uname": "newuname", "umount2": "umount", "sendfile": "sendfile64",
                  "fadvise64": "fadvise64_64"},
     # x0 is both first argument and result, so a system call's first argument is in orig_x0.
     syscall_arguments=(_AT["orig_x0"], *(_AT[f"r{index}"] for index in range(1, 6))),
-    syscall_number=_AT["syscallno"], syscall_number_size=4,
-    compat_flag=(_AT["pstate"], 0x10),  # PSR_MODE32_BIT (uapi/asm/ptrace.h)
+    calls_by_address=(), syscall_number=_AT["syscallno"], syscall_number_size=4,
+    compat_flag=(_AT["pstate"], 0x10, True),  # PSR_MODE32_BIT (uapi/asm/ptrace.h)
     compat_state=(_AT["pstate"], 0x10, 0x10),
     user_state=(_AT["pstate"], 0xF, 0),  # PSR_MODE_MASK, PSR_MODE_EL0t
     compat_function="__arm64_compat_sys_ioctl",
@@ -63,6 +64,7 @@ ROW = Arch(
     return_value=_AT["r0"], stack_pointer=_AT["sp"], instruction_pointer=_AT["pc"], frame_pointer=_AT["fp"],
     link_register=_AT["lr"], stack_arguments=0,
     vector_arguments=8, result_address_first=False, splits_structs=False,  # the address has a register of its own
+    sizes_by_value=(),
     pt_regs_size=288,
     # An index of 32 bits, which is extended (sxtw, uxtw), is not understood.
     operands=(
@@ -74,7 +76,7 @@ ROW = Arch(
     # DWARF for the Arm 64-bit Architecture, 4.1
     dwarf_registers=(*(f"r{index}" for index in range(31)), "sp"),
     dwarf_stack_pointer=31, dwarf_frame_pointer=29, dwarf_return=30, dwarf_vectors=range(64, 96),
-    frame_to_cfa=16, frame_record=0,
+    frame_to_cfa=16, frame_record=0, cfa_above_stack=0, unwinds_in_kernel=True,
     least_gap=12,  # the vdso has the code that signal handlers return to in one
     # adrp x16; ldr x17, [x16, n]; add x16, x16, n; bti c. br x17.
     plt_entry=((0x9F00001F, 0x90000010), (0xFFC003FF, 0xF9400211), (0xFFC003FF, 0x91000210), (0xFFFFFFFF, 0xD503245F)),

@@ -21,6 +21,6 @@ def instruction_size(arch: Arch, code: bytes, at: int) -> int:
     if not arch.instruction_sizes:
         from .x86_instructions import instruction_length
         return instruction_length(code, at)
-    word = int.from_bytes(code[at:at + 2], "little")
+    word = int.from_bytes(code[at:at + 2], arch.byte_order)
     size = next((size for mask, value, size in arch.instruction_sizes if word & mask == value), 0)
     return size if at + size <= len(code) else 0

@@ -47,15 +47,16 @@ open_tree_attr file_getattr file_setattr listns
 """
 
 ROW = Arch(
-    name="riscv64", elf_machine=243, audit=0xC00000F3, loader_flags=0x1003, objdump="riscv:rv64",
-    syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167},
+    name="riscv64", byte_order="little", elf_machine=243, audit=0xC00000F3, loader_flags=0x1003, objdump="riscv:rv64",
+    syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167,
+              "recvmsg": 212},
     syscall_names=_SYSCALLS, syscall_prefix="__riscv_sys_",
     event_names={"fstat": "newfstat", "uname": "newuname", "umount2": "umount", "sendfile": "sendfile64",
                  "fadvise64": "fadvise64_64"},
     # a0 is both first argument and result, so a system call's first argument is in orig_a0.
     syscall_arguments=(_AT["orig_a0"], *(_AT[f"a{index}"] for index in range(1, 6))),
-    syscall_number=_AT["a7"], syscall_number_size=8,
-    compat_flag=(_AT["status"], 1 << 32),  # SR_UXL, of which SR_UXL_32 is the lower bit (asm/csr.h)
+    calls_by_address=(), syscall_number=_AT["a7"], syscall_number_size=8,
+    compat_flag=(_AT["status"], 1 << 32, True),  # SR_UXL, of which SR_UXL_32 is the lower bit (asm/csr.h)
     compat_state=(_AT["status"], 3 << 32, 1 << 32),
     user_state=(_AT["status"], 0x100, 0),  # SR_SPP: the mode that was left
     compat_function="__riscv_compat_sys_ioctl",
@@ -63,7 +64,7 @@ ROW = Arch(
     arguments=tuple(_AT[f"a{index}"] for index in range(8)),
     return_value=_AT["a0"], stack_pointer=_AT["sp"], instruction_pointer=_AT["pc"], frame_pointer=_AT["fp"],
     link_register=_AT["ra"], stack_arguments=0,
-    vector_arguments=8, result_address_first=True, splits_structs=False,
+    vector_arguments=8, result_address_first=True, splits_structs=False, sizes_by_value=(),
     pt_regs_size=288,
     operands=(
         ("constant", rf"(?P<offset>{INTEGER})"), ("constant", "zero"),
@@ -71,7 +72,7 @@ ROW = Arch(
     operand_registers=((r"(ra|[sgtf]p|[ast]\d+)", r"\1", 0),),
     dwarf_registers=("zero", *_GENERAL),
     dwarf_stack_pointer=2, dwarf_frame_pointer=8, dwarf_return=1, dwarf_vectors=range(32, 64),
-    frame_to_cfa=0, frame_record=-16,
+    frame_to_cfa=0, frame_record=-16, cfa_above_stack=0, unwinds_in_kernel=True,
     least_gap=16,
     plt_entry=((0xFFF, 0xE17), (0xFFFFF, 0xE3E03)), plt_jump=0x000E0367,  # auipc t3, n; ld t3, n(t3). jalr t1, t3.
     signal_return=(b"", 0),  # the vdso's has a table

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from ..record import Record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
 INTEGER = r"[-+]?(?:0x[0-9a-fA-F]+|\d+)"  # as assemblers write them
 
 
@@ -21,6 +25,8 @@ class Arch(Record):
     ``result_address_first``: a function whose result lies in memory is told where by its first argument.
     ``splits_structs``: each eight bytes of a small struct go to a register of their class, and large structs to the
     stack (System V); else whole structs go to registers of one class, large ones by the address of a copy (AAPCS64).
+    ``sizes_by_value``: values of any other size go by the address of a copy, and all structs are returned in
+    memory; () where neither is so.
 
     ``operands`` are the ways in which an assembler writes where a static probe's argument is: a kind of
     ``UsdtArgument`` (or "symbol": an object's address) and a regular expression with the groups base, index, offset,
@@ -28,7 +34,8 @@ class Arch(Record):
     regular expression, a template and the bits to shift right.
 
     ``dwarf_registers`` are names in DWARF's order, ``dwarf_return`` is the number of the return address;
-    ``frame_to_cfa`` is how far above the address in the frame pointer a frame of unoptimised code ends, and
+    ``frame_to_cfa`` is how far above the address in the frame pointer a frame of unoptimised code ends (None: that
+    is not fixed), ``cfa_above_stack`` how far the frame that DWARF means ends above the caller's stack pointer, and
     ``frame_record`` where from there the caller's frame pointer and the return address are saved. ``least_gap``
     is in bytes: a smaller one between functions is there to align them. ``plt_entry`` is (mask, value) of what an entry
     of the PLT without a table is made of, and ``plt_jump`` its last instruction. ``signal_return`` is the code in the
@@ -36,15 +43,16 @@ class Arch(Record):
     interrupted registers lie: in DWARF's order, then the instruction pointer. ``code_address_bits`` of an address of
     user code are the address; those above them may sign it.
 
-    ``compat_flag`` is a register and the bit in it that marks a system call of a 32-bit process; without a register it
-    is one of ``thread_info.status``. ``compat_state`` is a register, a mask and what it shows of the register wherever
-    a 32-bit program is interrupted, ``user_state`` the same wherever a user program is.
+    ``compat_flag`` is a register, the bit in it that marks a system call of a 32-bit process, and whether it is set
+    then; without a register it is a bit of ``thread_info.status``. ``compat_state`` is a register, a mask and what it
+    shows of the register wherever a 32-bit program is interrupted, ``user_state`` the same wherever a user program is.
 
     ``instruction_sizes`` are (mask, value, bytes): the first whose value the first 16 bits of an instruction have tells
     its size; () where that takes a decoder.
     """
 
     name: str  # uname -m
+    byte_order: Literal["little", "big"]
     elf_machine: int  # EM_
     audit: int  # AUDIT_ARCH_
     loader_flags: int  # of 64-bit libraries in /etc/ld.so.cache (glibc, sysdeps/generic/ldconfig.h)
@@ -55,9 +63,10 @@ class Arch(Record):
     syscall_prefix: str  # of the kernel's functions behind them
     event_names: dict[str, str]  # where tracepoints call one by another name
     syscall_arguments: tuple[int, ...]
+    calls_by_address: tuple[str, ...]  # their only argument is where the arguments are, which seccomp cannot see
     syscall_number: int
     syscall_number_size: int
-    compat_flag: tuple[int | None, int]
+    compat_flag: tuple[int | None, int, bool]
     compat_state: tuple[int, int, int]
     user_state: tuple[int, int, int]
     compat_function: str  # a kernel function that is there if 32-bit processes can run
@@ -73,6 +82,7 @@ class Arch(Record):
     vector_arguments: int  # how many registers there are for them
     result_address_first: bool
     splits_structs: bool
+    sizes_by_value: tuple[int, ...]
     pt_regs_size: int
     operands: tuple[tuple[str, str], ...]
     operand_registers: tuple[tuple[str, str, int], ...]
@@ -82,8 +92,10 @@ class Arch(Record):
     dwarf_frame_pointer: int
     dwarf_return: int
     dwarf_vectors: range
-    frame_to_cfa: int
+    frame_to_cfa: int | None
     frame_record: int
+    cfa_above_stack: int
+    unwinds_in_kernel: bool  # programs can follow its tables
     least_gap: int
     plt_entry: tuple[tuple[int, int], ...]
     plt_jump: int

@@ -47,15 +47,17 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="x86_64", elf_machine=62, audit=0xC000003E, loader_flags=0x0303, objdump="i386:x86-64",
-    syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324, "openat2": 437, "capset": 126, "prctl": 157},
+    name="x86_64", byte_order="little", elf_machine=62, audit=0xC000003E, loader_flags=0x0303,
+    objdump="i386:x86-64",
+    syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324, "openat2": 437, "capset": 126, "prctl": 157,
+              "recvmsg": 47},
     syscall_names=_SYSCALLS, syscall_prefix="__x64_sys_",
     # Where the kernel function behind a system call, and so its tracepoint, is not called as the call is.
     event_names={"stat": "newstat", "lstat": "newlstat", "fstat": "newfstat", "uname": "newuname",
                  "umount2": "umount", "sendfile": "sendfile64"},
     syscall_arguments=tuple(_AT[n] for n in ("di", "si", "dx", "r10", "r8", "r9")),
-    syscall_number=_AT["orig_ax"], syscall_number_size=8,
-    compat_flag=(None, 2),  # TS_COMPAT (arch/x86/include/asm/thread_info.h)
+    calls_by_address=(), syscall_number=_AT["orig_ax"], syscall_number_size=8,
+    compat_flag=(None, 2, True),  # TS_COMPAT (arch/x86/include/asm/thread_info.h)
     compat_state=(_AT["cs"], 0xFFFF, 0x23),  # __USER32_CS (arch/x86/include/asm/segment.h)
     user_state=(_AT["cs"], 3, 3),  # the privilege level
     compat_function="__ia32_compat_sys_ioctl",  # the calls' entry itself is not in the BTF of older kernels
@@ -63,7 +65,7 @@ ROW = Arch(
     arguments=tuple(_AT[n] for n in ("di", "si", "dx", "cx", "r8", "r9")),
     return_value=_AT["ax"], stack_pointer=_AT["sp"], instruction_pointer=_AT["ip"], frame_pointer=_AT["bp"],
     link_register=None, stack_arguments=8,  # above the return address
-    vector_arguments=8, result_address_first=True, splits_structs=True,
+    vector_arguments=8, result_address_first=True, splits_structs=True, sizes_by_value=(),
     pt_regs_size=168,
     operands=(
         ("constant", rf"\$?(?P<offset>{INTEGER})"),
@@ -79,6 +81,7 @@ ROW = Arch(
     dwarf_registers=tuple(str.split("ax dx cx bx si di bp sp r8 r9 r10 r11 r12 r13 r14 r15")),
     dwarf_stack_pointer=7, dwarf_frame_pointer=6, dwarf_return=16, dwarf_vectors=range(17, 33),
     frame_to_cfa=16, frame_record=0,  # saved with the return address
+    cfa_above_stack=0, unwinds_in_kernel=True,
     least_gap=16, plt_entry=(), plt_jump=0,  # linkers make a table of it
     signal_return=(b"", 0),  # the C library's has a table
     code_address_bits=64,

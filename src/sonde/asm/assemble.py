@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import byteorder
+
 from ..errors import SondeError
 from ..record import Record
 from ..spec import Relocation
@@ -25,7 +27,7 @@ class Assembled(Record):
 
 
 def assemble(items: Iterable[Item], functions: Iterable[str] = (),
-             long_jumps: Callable[[], bool] = lambda: False) -> Assembled:
+             long_jumps: Callable[[], bool] = lambda: False, order: str = byteorder) -> Assembled:
     """Resolve labels and encode; ``long_jumps()`` is called if a jump is too long for a 16-bit offset. Raises
     SondeError if there are more long jumps than can be served without an instruction for them."""
     items = relax_jumps(list(items), long_jumps)
@@ -42,7 +44,7 @@ def assemble(items: Iterable[Item], functions: Iterable[str] = (),
         if item.map:
             relocations.append(Relocation(at, item.map, "value" if item.src == PSEUDO_MAP_VALUE else "fd",
                                           item.imm if item.src == PSEUDO_MAP_VALUE else 0))
-        out.append(_resolve_label(item, at, labels).encode())
+        out.append(_resolve_label(item, at, labels).encode(order))
         at += 2 if item.wide else 1
     return Assembled(b"".join(out), relocations, lines, sorted((labels[f], f) for f in functions))
 
@@ -64,14 +66,15 @@ def _resolve_label(insn: Insn, at: int, labels: dict[str, int]) -> Insn:
     return Insn(insn.code, insn.dst, insn.src, distance, insn.imm)
 
 
-def format_listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable[tuple[int, Span]] = ()) -> str:
+def format_listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable[tuple[int, Span]] = (),
+                   order: str = byteorder) -> str:
     """Disassembly with map names and, where the source line changes, the script's text."""
     from .insn import decode_program, format_insn
     maps = {r.index: r for r in relocations}
     spans = dict(lines)
     out = []
     shown = None
-    for index, insn in decode_program(code):
+    for index, insn in decode_program(code, order):
         span = spans.get(index)
         if span is not None and span != shown:
             shown = span

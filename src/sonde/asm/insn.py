@@ -4,11 +4,15 @@
 
     63           32 31    16 15  12 11   8 7      0
     |     imm      |  off   | src  | dst  | opcode |
+
+On a big-endian machine the bytes of imm and off are in its order, and dst is the high half of the registers' byte
+(``struct bpf_insn`` in include/uapi/linux/bpf.h). ``order`` is "little" or "big", as in sys.byteorder.
 """
 
 from __future__ import annotations
 
 import struct
+from sys import byteorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ JMP_SIGNS = {"jeq": "==", "jgt": ">", "jge": ">=", "jset": "&", "jne": "!=", "js
              "jlt": "<", "jle": "<=", "jslt": "s<", "jsle": "s<="}
 PSEUDO_MAP_FD, PSEUDO_MAP_VALUE, PSEUDO_FUNC = 1, 2, 4
 PSEUDO_CALL, PSEUDO_KFUNC = 1, 2
-_WORD = struct.Struct("<BBhi")
+_WORDS = {"little": struct.Struct("<BBhi"), "big": struct.Struct(">BBhi")}
 
 
 class Insn:
@@ -52,19 +56,25 @@ class Insn:
         """Takes two slots (a 64-bit immediate)."""
         return self.code == LD | SIZES[8] | IMM
 
-    def encode(self) -> bytes:
+    def encode(self, order: str = byteorder) -> bytes:
         """8 bytes, or 16 for a wide instruction; labels must have been resolved into off and imm."""
+        word = _WORDS[order]
         imm = self.imm & 0xFFFFFFFFFFFFFFFF
         low = imm & 0xFFFFFFFF
         low -= (low & 0x80000000) << 1
-        first = _WORD.pack(self.code, self.dst | self.src << 4, self.off, low)
+        first = word.pack(self.code, pack_registers(self.dst, self.src, order), self.off, low)
         if not self.wide:
             return first
         high = imm >> 32
-        return first + _WORD.pack(0, 0, 0, high - ((high & 0x80000000) << 1))
+        return first + word.pack(0, 0, 0, high - ((high & 0x80000000) << 1))
 
     def __str__(self) -> str:
         return format_insn(self)
+
+
+def pack_registers(dst: int, src: int, order: str = byteorder) -> int:
+    """The byte of an instruction that names its registers."""
+    return dst | src << 4 if order == "little" else dst << 4 | src
 
 
 def alu(op: str, dst: int, src: int | None = None, imm: int = 0, bits: int = 64) -> Insn:
@@ -80,9 +90,10 @@ def sign_extend(dst: int, src: int, bits: int) -> Insn:
     return Insn(ALU_OPS["mov"] | ALU64 | 0x08, dst, src, bits)
 
 
-def byte_swap(dst: int, bits: int, arch_big: bool = False) -> Insn:
-    """Byte swap of the low ``bits``; the rest becomes zero (``be16/32/64`` on a little-endian CPU)."""
-    return Insn(ALU_OPS["end"] | ALU | (0x00 if arch_big else 0x08), dst, imm=bits)
+def byte_swap(dst: int, bits: int, order: str = byteorder) -> Insn:
+    """Byte swap of the low ``bits``; the rest becomes zero: to the order that the machine does not have
+    (``be16/32/64`` on a little-endian CPU)."""
+    return Insn(ALU_OPS["end"] | ALU | (0x08 if order == "little" else 0x00), dst, imm=bits)
 
 
 def load(dst: int, base: int, off: int, size: int, signed: bool = False) -> Insn:
@@ -167,20 +178,21 @@ def exit_() -> Insn:
     return Insn(JMP | JMP_OPS["exit"])
 
 
-def decode_program(code: bytes) -> Iterator[tuple[int, Insn]]:
+def decode_program(code: bytes, order: str = byteorder) -> Iterator[tuple[int, Insn]]:
     """(slot index, instruction) of each instruction; raises ValueError on a truncated one."""
-    index = 0
+    index, word = 0, _WORDS[order]
     if len(code) % 8:
         raise ValueError("an instruction has 8 bytes")
     while index * 8 < len(code):
-        op, regs, off, imm = _WORD.unpack_from(code, index * 8)
-        insn = Insn(op, regs & 15, regs >> 4, off, imm)
+        op, regs, off, imm = word.unpack_from(code, index * 8)
+        low, high = regs & 15, regs >> 4
+        insn = Insn(op, *((low, high) if order == "little" else (high, low)), off, imm)
         yield index, insn
         index += 1
         if insn.wide:
             if index * 8 >= len(code):
                 raise ValueError("truncated 16-byte instruction")
-            insn.imm = imm & 0xFFFFFFFF | _WORD.unpack_from(code, index * 8)[3] << 32
+            insn.imm = imm & 0xFFFFFFFF | word.unpack_from(code, index * 8)[3] << 32
             index += 1
 
 
@@ -194,7 +206,7 @@ def _format_alu(insn: Insn, bits: int) -> str:
     if name == "neg":
         return f"{reg} = -{reg}"
     if name == "end":
-        return f"r{insn.dst} = be{insn.imm} r{insn.dst}"
+        return f"r{insn.dst} = {'be' if insn.code & 8 else 'le'}{insn.imm} r{insn.dst}"
     source = f"{'r' if bits == 64 else 'w'}{insn.src}" if insn.code & 8 else str(insn.imm)
     sign = ALU_SIGNS[name]
     if name == "mov" and insn.off:

@@ -11,7 +11,7 @@ from ..compiler.lower.state import Mem
 from ..language.ast import Call, Choice, Expr, Reference
 from ..semantics import convert
 from ..semantics.builtins import choice_checker, type_of
-from ..semantics.context import CheckContext
+from ..semantics.context import CALLS_BACK, CheckContext
 from ..types import (
     KERNEL,
     UINT32,
@@ -86,8 +86,9 @@ def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
     if convert.as_int(type) is None or isinstance(type, Bool):
         context.error("bad-argument", "Only integer supported for comm()'s pid", node)
         return None
-    if not context.world.kfunc_id("bpf_iter_task_new"):
-        context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node)
+    if not context.world.has_feature("kfunc_bpf_iter_task_new"):
+        context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node,
+                      CALLS_BACK)
         return None
     node.choice = Thread(node.args[0])
     return Str(16)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import byteorder
+
 from ..asm import insn as asm
 from ..asm.relax import Item
 from ..source import Span
@@ -37,12 +39,13 @@ def fits_immediate(value: int) -> bool:
 
 class Emitter:
     """Writes one function. ``v4``: the kernel knows sign-extending loads and moves (Linux 6.6). ``bounds``: to its
-    verifier the copies of a number on the stack have that number's bounds (6.8)."""
+    verifier the copies of a number on the stack have that number's bounds (6.8). ``order``: of the machine's bytes."""
 
-    def __init__(self, function: BpfFunction, v4: bool, bounds: bool) -> None:
+    def __init__(self, function: BpfFunction, v4: bool, bounds: bool, order: str) -> None:
         self.function = function
         self.v4 = v4
         self.bounds = bounds
+        self.order = order
         self.allocation: Allocation = allocate_registers(function)
         frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
         self.spill_base = -frame
@@ -187,7 +190,7 @@ class Emitter:
             if op.kind == "neg":
                 self.put(asm.alu("neg", d))
             elif op.kind == "swap":
-                self.put(asm.byte_swap(d, op.bits))
+                self.put(asm.byte_swap(d, op.bits, self.order))
             elif op.kind == "zext" and op.bits < 32:
                 self.put(asm.alu("and", d, imm=(1 << op.bits) - 1))
             elif op.kind == "sext" and op.bits < 64:
@@ -314,12 +317,12 @@ class Emitter:
         self.put(asm.exit_())
 
 
-def emit_program(program: Program, v4: bool, bounds: bool) -> tuple[list[Item], int]:
+def emit_program(program: Program, v4: bool, bounds: bool, order: str = byteorder) -> tuple[list[Item], int]:
     """The instructions of the program, main function first, and the bytes of stack that it needs."""
     items: list[Item] = []
     depth = 0
     for function in program.functions:
-        emitter = Emitter(function, v4, bounds)
+        emitter = Emitter(function, v4, bounds, order)
         items += emitter.run()
         depth += emitter.frame
     return items, depth

@@ -91,7 +91,8 @@ def _asks_for_map(node: Node) -> bool:
 
 
 def _emit_code(lo: Lower, planned: Planned) -> Emitted:
-    items, depth = emit_program(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"))
+    items, depth = emit_program(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"),
+                                lo.byte_order)
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
     alone = len(lo.program.functions) > 1 or lo.uses_cookies and serves_all(planned.method) \
         or any(find_loops(function) for function in lo.program.functions)
@@ -103,14 +104,14 @@ def _assemble_program(parts: list[tuple[Lower, Planned, Emitted]], show: Show | 
     lo, planned, _ = parts[0]
     whole = join_programs([emitted for _, _, emitted in parts])
     code = assemble(whole.items, [f.name for f in lo.program.functions],
-                    lambda: lo.unit.feature("long_jumps"))
+                    lambda: lo.unit.feature("long_jumps"), lo.byte_order)
     different = serves_all(planned.method)  # the clauses' attach points, of which the program asks which it is
     served = [plan for _, plan, _ in (parts if different else parts[:1])]
     attach = [point for plan in served for point in plan.attach]
     if show is not None:
         show("dis", f"; {lo.program.name}: {', '.join(a.name for a in attach[:3])}"
                     f"{' ...' if len(attach) > 3 else ''}, {whole.depth} bytes of stack\n"
-                    + format_listing(code.code, code.relocations, code.lines))
+                    + format_listing(code.code, code.relocations, code.lines, lo.byte_order))
     name = program_name(attach, planned.method.partition(":")[2])
     return ProgramSpec(name, lo.context.program, code.code, attach, code.relocations, code.lines,
                        planned.method, 0, 0, lo.first_probe, any(part.uses_cookies for part, _, _ in parts),

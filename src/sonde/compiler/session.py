@@ -7,6 +7,7 @@ the combined one.
 
 from __future__ import annotations
 
+from ..arch import ARCHES
 from ..asm import insn
 from ..semantics.world import World
 from ..spec import ProgramSpec, Relocation
@@ -19,7 +20,7 @@ def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
     """The programs, with entries and returns of the same functions put together where the kernel can do that."""
     if not any(_single_function(spec, "kretprobe") for spec in specs) or not world.has_feature("kprobe_session"):
         return specs
-    question = world.kfunc_id(IS_RETURN)
+    question, order = world.kfunc_id(IS_RETURN), ARCHES[world.arch].byte_order
     found, taken = [], set[int]()
     for at, spec in enumerate(specs):
         if at in taken:
@@ -28,7 +29,7 @@ def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
         other = free[0] if free else -1
         if other >= 0:
             taken.add(other)
-            spec = _join_pair(spec, specs[other], question)
+            spec = _join_pair(spec, specs[other], question, order)
         found.append(spec)
     return [spec for spec in found if not any(spec is specs[i] for i in taken)]
 
@@ -44,14 +45,14 @@ def _match_pairs(entry: ProgramSpec, exit: ProgramSpec) -> bool:
         [a.event for a in entry.attach] == [a.event for a in exit.attach]
 
 
-def _join_pair(entry: ProgramSpec, exit: ProgramSpec, question: int) -> ProgramSpec:
+def _join_pair(entry: ProgramSpec, exit: ProgramSpec, question: int, order: str) -> ProgramSpec:
     """Ask which time it is; the return's program stands after the entry's. The context survives in r6."""
     size = len(entry.code) // 8
     behind = insn.branch("jne", 0, None, 0, "")
     behind.off = size
     head = [insn.alu("mov", 6, 1), insn.call_kfunc(question), insn.alu("mov", 1, 6), behind]
     return ProgramSpec(
-        entry.name, entry.type, b"".join(item.encode() for item in head) + entry.code + exit.code, entry.attach,
+        entry.name, entry.type, b"".join(item.encode(order) for item in head) + entry.code + exit.code, entry.attach,
         _move_entry(entry.relocations, len(head)) + _move_entry(exit.relocations, len(head) + size),
         [(at + len(head), span) for at, span in entry.lines]
         + [(at + len(head) + size, span) for at, span in exit.lines],

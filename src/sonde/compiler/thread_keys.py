@@ -43,7 +43,7 @@ def slot_table(spec: MapSpec, cpus: int) -> MapSpec:
     purses = min(cpus, PURSES)
     shares = [spec.max_entries // purses + (number < spec.max_entries % purses) for number in range(purses)]
     return MapSpec("__slots" + spec.name, "array", 4, PURSES * PURSE + count * SLOT, 1, BPF_F_MMAPABLE,
-                   initial=b"".join([share.to_bytes(PURSE, sys.byteorder) for share in shares]))
+                   initial=b"".join([share.to_bytes(8, sys.byteorder).ljust(PURSE, b"\0") for share in shares]))
 
 
 def slots_of(table: MapSpec) -> int:

@@ -10,7 +10,7 @@ from ..compiler.lower import memory, search, strings, words
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
-from ..compiler.lower.texts import capacity_of, literal_bytes
+from ..compiler.lower.texts import capacity_of, literal_bytes, load_characters
 from ..kinds import tracing_kinds
 from ..language.ast import (
     Binary,
@@ -325,7 +325,7 @@ def _lower_memcmp(lo: Lower, call: Call) -> Operand:
         def look(places: list[Mem], width: int, at: Operand) -> None:
             same = lo.b.block("same")
             for side, place in zip((left, right), places):
-                lo.b.set(side, lo.b.load(place.base, place.off, width))
+                lo.b.set(side, load_characters(lo, place.base, place.off, width))
             lo.b.branch("jne", left, right, differ, same)
             lo.b.start(same)
 

@@ -245,6 +245,23 @@ def _has_missed_counts(host: Features) -> bool | None:
     return links is not None and isinstance(links.type, Struct) and links.type.field("missed") is not None
 
 
+def _has_callbacks(helper: str) -> Probe:
+    """Whether programs can call a helper that calls back: the kernel has it, and compiles programs, as its interpreter
+    follows no address of a function (fixup_call_args() in kernel/bpf/verifier.c)."""
+    return lambda host: _combine_answers([host.has_helper(helper), host.check_feature("jit")])
+
+
+def _has_jit(host: Features) -> bool | None:
+    from . import syscalls
+
+    try:
+        with syscalls.prog_load(uapi.PROG_TYPES["raw_tracepoint"], _encode([]), "probe") as program:
+            return syscalls.is_compiled(program)
+    except (PrivilegeError, SyscallError) as error:
+        _read_refusal(error)
+        return None
+
+
 def _has_compat_syscalls(host: Features) -> bool | None:
     """32-bit processes run too (CONFIG_IA32_EMULATION, CONFIG_COMPAT)."""
     return bool(host.btf.find_id(this_arch().compat_function, codec.FUNC)) if host.btf else None
@@ -316,7 +333,7 @@ TABLE = [
             lambda host: _combine_answers([_probe_paths(_KPROBE)(host),
                                            _probe_btf("bpf_kprobe_multi_link", _STRUCT)(host)])),
     Feature("kprobe_session", "entry and return in one program", "6.10",
-            lambda host: _combine_answers([host.check_feature("kprobe_multi"),
+            lambda host: _combine_answers([host.check_feature("kprobe_multi"), host.check_feature("jit"),
                                            _probe_btf("bpf_session_run_ctx", _STRUCT)(host)])),
     Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _has_missed_counts),
     Feature("uprobe_multi", "one link for many user functions", "6.6", _probe_btf("bpf_uprobe_multi_link", _STRUCT)),
@@ -326,6 +343,7 @@ TABLE = [
     Feature("inherit_thread", "counters of a process's threads that those it starts do not inherit", "5.13",
             _has_inherit_thread),
     Feature("uretprobe_func", "the function of a uretprobe", "6.7", _has_uretprobe_func),
+    Feature("jit", "programs are compiled, and so can call the kernel's functions and be called back", "", _has_jit),
     Feature("ringbuf", "ring buffer", "5.8", _probe_map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _probe_map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
     Feature("attach_cookie", "a number per attach point", "5.15",
@@ -346,11 +364,11 @@ TABLE = [
             _probe_program("raw_tracepoint", _LONG_JUMP)),
     Feature("spilled_bounds", "a number on the stack keeps the bounds that a copy of it was found to have", "6.8",
             _probe_program("kprobe", _SPILLED)),
-    Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.has_helper("loop")),
+    Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", _has_callbacks("loop")),
     Feature("atomic_fetch", "additions to memory that tell what was there", "5.12",
             _probe_program("raw_tracepoint", _FETCH_ADD)),
     Feature("long_keys", "keys of maps of more than 512 bytes", "5.11", _probe_map("hash", 520, 8, 1)),
-    Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.has_helper("for_each_map_elem")),
+    Feature("for_each_map_elem", "iteration over a map", "5.13", _has_callbacks("for_each_map_elem")),
     Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",
             lambda host: host.has_helper("map_lookup_percpu_elem")),
     Feature("signal", "signals sent by programs", "5.5", lambda host: host.has_helper("send_signal_thread")),
@@ -424,7 +442,7 @@ class Features:
         name. With ``program``, whether the verifier lets programs of that type call it: it says so before anything
         else."""
         found = self.ids.find_id(name, codec.FUNC) if self.ids else 0
-        if not self.ids or not found:
+        if not self.ids or not found or self.check_feature("jit") is False:
             return False
         tagged = {self.ids.raw_type(tag).value for tag, kind in self.ids.ids_of_name("bpf_kfunc")
                   if kind == codec.DECL_TAG}

@@ -99,11 +99,12 @@ def syscall_numbers(arch: str) -> dict[str, int]:
 
 
 def syscall_number(name: str, arch: str) -> int | None:
-    """Number of a system call by its own name, or by the name in its tracepoints (``newfstat``)."""
-    table = syscall_numbers(arch)
-    if name in table:
+    """Number of a system call by its own name, or by the name in its tracepoints (``newfstat``): this one, where it is
+    the name of another call, too."""
+    table, events = syscall_numbers(arch), _syscall_event_names(arch)
+    called = next((own for own, event in events.items() if event == name), None)
+    if name in table and not (called and name in events):
         return table[name]
-    called = next((own for own, event in _syscall_event_names(arch).items() if event == name), None)
     return table.get(called) if called else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import sys
 from collections.abc import Iterator
 
 from .. import uapi
@@ -39,7 +40,7 @@ class PerfRing:
                 break
             yield kind, misc, self._read_bytes(tail + 8, size - 8)
             tail += size
-        self._memory[_TAIL:_TAIL + 8] = head.to_bytes(8, "little")
+        self._memory[_TAIL:_TAIL + 8] = head.to_bytes(8, sys.byteorder)
 
     def _read_bytes(self, at: int, size: int) -> bytes:
         """A part of the ring, which may wrap around its end."""

@@ -294,6 +294,7 @@ _IMPLIED_BY: dict[str, tuple[int, str]] = {
     "kprobe_multi": (codec.STRUCT, "bpf_kprobe_multi_link"),
     "kprobe_session": (codec.STRUCT, "bpf_session_run_ctx"),
     "uprobe_multi": (codec.STRUCT, "bpf_uprobe_multi_link"),
+    "jit": (codec.FUNC, "bpf_jit_alloc_exec"),
     "ringbuf": (0, "BPF_MAP_TYPE_RINGBUF"),
     "map_mmap": (0, "BPF_F_MMAPABLE"),
     "attach_cookie": (0, "BPF_FUNC_get_attach_cookie"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import sys
 
 from .. import uapi
 from ..arch import this_arch
@@ -305,6 +306,11 @@ def prog_info(fd: Fd) -> ProgramInfo:
                        type=struct.unpack_from("=I", raw)[0])
 
 
+def is_compiled(fd: Fd) -> bool:
+    """Whether a program is the machine's own code (jited_prog_len of struct bpf_prog_info)."""
+    return any(_object_info(fd, 232)[16:20])
+
+
 def prog_functions(fd: Fd) -> tuple[str, int, int, list[tuple[int, int]]]:
     """Of a program: (name, type, id of its BTF or 0, [(first instruction, type id in that BTF) of each function]).
 
@@ -488,14 +494,19 @@ def perf_event_open(type: int, config: int, pid: int = -1, cpu: int = -1, sample
     PERF_ATTR_WATERMARK, a poll of the event returns."""
     text = config1 + b"\0" if isinstance(config1, bytes) else b""
     attr = bytearray(128)
-    struct.pack_into("=IIQQQQQIIQQ", attr, 0, type, len(attr), config, sample_period, sample_type, 0, flags,
-                     wakeup, bp_type,
+    struct.pack_into("=IIQQQQQIIQQ", attr, 0, type, len(attr), config, sample_period, sample_type, 0,
+                     flags if sys.byteorder == "little" else _mirror_bits(flags), wakeup, bp_type,
                      address_of(text) if isinstance(config1, bytes) else config1, config2)
     result: int = _syscall(_numbers["perf_event_open"], address_of(attr), pid, cpu, -1, uapi.PERF_FLAG_FD_CLOEXEC, 0)
     if result < 0:
         raise syscall_error("perf_event_open", errno.EPERM if last_error() == errno.EACCES
                             else last_error())
     return Fd(result)
+
+
+def _mirror_bits(word: int) -> int:
+    """As bit fields of 64 bits lie on big-endian machines: the first is the highest."""
+    return int(f"{word:064b}"[::-1], 2)
 
 
 def perf_event_ioctl(event: Fd, request: int, argument: int = 0) -> None:
@@ -523,6 +534,20 @@ def drop_privileges() -> None:
     head, sets = struct.pack("=II", 0x20080522, 0), bytes(24)  # _LINUX_CAPABILITY_VERSION_3; all sets empty
     if _syscall(_numbers["capset"], address_of(head), address_of(sets), 0, 0, 0, 0) != 0:
         raise syscall_error("capset", last_error())
+
+
+def receive_message(socket: int, size: int) -> tuple[bytes, list[int]]:
+    """At most ``size`` bytes from a socket, and up to two descriptors that came with them: recvmsg(2) by its own
+    number. The C library of s390x makes it by socketcall(2), of which a seccomp filter cannot see what it does."""
+    data, control = bytearray(size), bytearray(24)
+    vector = struct.pack("=QQ", address_of(data), size)
+    head = struct.pack("=QQQQQQQ", 0, 0, address_of(vector), 1, address_of(control), len(control), 0)
+    result: int = _syscall(_numbers["recvmsg"], socket, address_of(head), 0, 0, 0, 0)
+    if result < 0:
+        raise OSError(last_error(), os.strerror(last_error()))
+    length, level, kind = struct.unpack_from("=QII", control)
+    passed = (length - 16) // 4 if (level, kind) == (1, 1) else 0  # SOL_SOCKET, SCM_RIGHTS
+    return bytes(data[:result]), list(struct.unpack_from(f"={max(passed, 0)}i", control, 16))
 
 
 def filter_system_calls(program: bytes) -> bool:

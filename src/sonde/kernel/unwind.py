@@ -26,7 +26,7 @@ class Unwinder:
     def __init__(self, arch: Arch) -> None:
         self.short = 0
         self._names, self._sp, self._trampoline = arch.dwarf_registers, arch.dwarf_stack_pointer, arch.signal_return
-        self._code_bits = arch.code_address_bits
+        self._above, self._code_bits = arch.cfa_above_stack, arch.code_address_bits
 
     def walk_stack(self, registers: dict[str, int], stack: bytes, base: int, find: Callable[[int], Mapping | None],
                    limit: int) -> list[int]:
@@ -64,7 +64,7 @@ class Unwinder:
         cfa = evaluate_expression(row.cfa, values, memory, []) if isinstance(row.cfa, bytes) else \
             values[row.cfa[0]] + row.cfa[1]
         caller = dict(values)
-        caller[self._sp] = cfa & (1 << 64) - 1
+        caller[self._sp] = cfa - self._above & (1 << 64) - 1
         for register, (kind, argument) in row.rules.items():
             caller[register] = self._caller_register(kind, argument, cfa, values, memory)
         back = caller.get(row.return_register, 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct as Layout
+from sys import byteorder
 from typing import Any
 
 from ..asm.insn import (
@@ -358,7 +359,7 @@ def _condition(name: str, insn: Insn) -> str:
 def _alu(insn: Insn, bits: int) -> str:
     name, mask, into = ALU_NAMES[insn.code & 0xF0], (1 << bits) - 1, f"r{insn.dst}"
     if name == "end":
-        swaps = bool(insn.code & 8) or bits == 64  # be on a little-endian CPU, or bswap
+        swaps = bool(insn.code & 8) == (byteorder == "little") or bits == 64  # to the other order, or bswap
         return f"{into} = swap({into}, {insn.imm // 8})" if swaps else f"{into} &= {(1 << insn.imm) - 1}"
     a = into if bits == 64 else f"({into} & {mask})"
     b = (f"r{insn.src}" if bits == 64 else f"(r{insn.src} & {mask})") if insn.code & 8 else str(insn.imm & mask)

@@ -210,7 +210,7 @@ class Machine:
         state = self.maps[STATE].memory
         first = len(spec.probes) + len(spec.errors)
         for at, name in enumerate(spec.globals):
-            state[8 * (first + at):8 * (first + at + 1)] = (globals.get(name, 0) & MASK).to_bytes(8, "little")
+            state[8 * (first + at):8 * (first + at + 1)] = (globals.get(name, 0) & MASK).to_bytes(8, byteorder)
 
     def _load(self, program: ProgramSpec) -> dict[int, Function]:
         addresses = {}

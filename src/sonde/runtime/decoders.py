@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from struct import Struct as Layout
+from sys import byteorder
 
 from .. import types as t
 from ..types import Stack, Type
@@ -293,17 +294,18 @@ def _member_decoder(field: t.StructField, context: DecodingContext) -> Decode:
 
 
 def _bitfield_decoder(field: t.StructField) -> Decode:
-    """Bits of little-endian storage, a number without a sign as bpftrace has it; read byte by byte, because a member
+    """Bits of the machine's storage, a number without a sign as bpftrace has it; read byte by byte, because a member
     may end where the struct does."""
     size = (field.bit_offset + field.bit_size + 7) // 8
-    shift, width = field.bit_offset, field.bit_size
+    width = field.bit_size
+    shift = field.bit_offset if byteorder == "little" else 8 * size - field.bit_offset - width
     mask = (1 << width) - 1
     wrap: Callable[[int], int] = int
     if isinstance(field.type, t.Enum | t.Bool):
         wrap = bool if isinstance(field.type, t.Bool) else enum_class(field.type)
 
     def get(buffer: bytes, offset: int) -> int:
-        return wrap(int.from_bytes(buffer[offset:offset + size], "little") >> shift & mask)
+        return wrap(int.from_bytes(buffer[offset:offset + size], byteorder) >> shift & mask)
     return get
 
 

@@ -162,12 +162,12 @@ def split_stretch(cpu: int, first: int, end: int, size: int, segments: Sequence[
 def _split_segment(segment: bytes, base: int, at: int, stop: int, sites: Sequence[EventSite]) -> tuple[Batch, int]:
     """The records that begin at byte ``at`` or after it, and before ``stop``, in a segment whose first byte is
     ``base``; and the byte after the last of them, which is less than ``stop`` where there is a hole."""
-    words = memoryview(segment).cast("Q")
+    words, halves = memoryview(segment).cast("Q"), memoryview(segment).cast("I")
     place, stop = at - base >> 3, stop - base >> 3
     stamp, most = base >> 3, len(words)
     alike = _scan_alike(words, place, stop, stamp, sites)
     if alike is not None:
-        return _make_batch(segment, base, alike, words[alike.start] & _HALF), base + (alike.stop << 3)
+        return _make_batch(segment, base, alike, halves[2 * alike.start]), base + (alike.stop << 3)
     found: list[int] = []
     numbers: list[int] = []
     while place < stop:
@@ -178,7 +178,7 @@ def _split_segment(segment: bytes, base: int, at: int, stop: int, sites: Sequenc
         if length & FLIGHT_GAP:
             length ^= FLIGHT_GAP
         elif place + 2 < most:
-            site = words[place + 1] & _HALF
+            site = halves[2 * (place + 1)]
             if site >= len(sites) or length != sites[site].size + PREFIX or place + (length >> 3) > most:
                 break
             found.append(place + 1)
@@ -196,7 +196,8 @@ def _scan_alike(words: memoryview[int], place: int, stop: int, stamp: int, sites
     of one site."""
     if place + 2 >= len(words) or place >= stop:
         return None
-    site = words[place + 1] & _HALF
+    halves = words.cast("B").cast("I")
+    site = halves[2 * (place + 1)]
     if site >= len(sites):
         return None
     step = sites[site].size + PREFIX >> 3
@@ -205,7 +206,7 @@ def _scan_alike(words: memoryview[int], place: int, stop: int, stamp: int, sites
     first, by = (stamp + place & _HALF) << 32 | step << 3, step << 32
     if behind > len(words) or words[place:behind:step].tolist() != list(range(first, first + count * by, by)):
         return None
-    named = words.cast("B").cast("I")[2 * (place + 1):2 * behind:2 * step].tolist()
+    named = halves[2 * (place + 1):2 * behind:2 * step].tolist()
     return range(place + 1, behind, step) if named.count(site) == len(named) else None
 
 

@@ -527,6 +527,8 @@ def _attach_error_reason(point: Attach, number: int) -> tuple[str, list[str]]:
             f"its module may not be loaded; list them with: sonde -l '{point.kind}:*{point.event}*'"]
     if point.kind == "tracepoint" and number == errno.E2BIG:
         return "the kernel runs at most 64 programs on one tracepoint", ["stop other tracers, or use rawtracepoint:"]
+    if point.kind == "watchpoint" and number == errno.ENOENT:
+        return "the kernel has no watchpoints on this CPU architecture (CONFIG_HAVE_HW_BREAKPOINT)", []
     if point.kind == "watchpoint" and number in (errno.EINVAL, errno.ENOSPC, errno.EOPNOTSUPP):
         return _watchpoint_reason(number)
     if KINDS[point.kind].function:

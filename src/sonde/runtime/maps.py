@@ -31,6 +31,7 @@ RawItem = tuple[bytes, RawValue]
 
 _NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 _BATCH_BYTES = 8 << 20
+_LOWEST = 0 if sys.byteorder == "little" else 7  # byte of a word
 
 
 class _Chunk(Record):
@@ -236,8 +237,9 @@ class Map:
 
     @property
     def _marker_offsets(self) -> range:
-        """Where the slots say that they have been given a value."""
-        return range(self.spec.marker, self.spec.value_size, self.spec.stride) if self.spec.marker else range(0)
+        """Where the slots say that they have been given a value: the lowest byte of a word that is then 1."""
+        spec = self.spec
+        return range(spec.marker + _LOWEST, spec.value_size, spec.stride) if spec.marker else range(0)
 
     def _merged_memory(self) -> tuple[int, ...]:
         assert self.aggregate is not None
@@ -285,7 +287,7 @@ class Map:
         if isinstance(self.spec.value, Int):
             width = self.spec.value.size
             total = sum(int.from_bytes(part[:width], sys.byteorder) for part in parts)
-            return (total & ((1 << 8 * width) - 1)).to_bytes(size, sys.byteorder)
+            return (total & ((1 << 8 * width) - 1)).to_bytes(width, sys.byteorder).ljust(size, b"\0")
         return next((part for part in parts if any(part)), parts[0])
 
     def _read_chunks(self, take: bool) -> Iterator[_Chunk]:

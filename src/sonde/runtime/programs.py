@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from sys import byteorder
 
 from ..errors import AttachError, PrivilegeError, SondeError, SyscallError, VerifierError
 from ..kernel import syscalls
@@ -23,6 +24,8 @@ from ..uapi import (
     PROG_TYPES,
 )
 from .maps import Map
+
+_DESTINATION, _SOURCE = (0x0F, 4) if byteorder == "little" else (0xF0, 0)  # of an instruction's byte with its registers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ def apply_relocations(code: bytes, relocations: list[Relocation], maps: dict[str
         at = relocation.index * 8
         value = relocation.kind == "value"
         kind = BPF_PSEUDO_MAP_VALUE if value else BPF_PSEUDO_MAP_FD
-        patched[at + 1] = patched[at + 1] & 0x0F | kind << 4
+        patched[at + 1] = patched[at + 1] & _DESTINATION | kind << _SOURCE
         struct.pack_into("=i", patched, at + 4, maps[relocation.map].fd.fileno())
         struct.pack_into("=i", patched, at + 12, relocation.offset if value else 0)
     return bytes(patched)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
-_LENGTHS = (1 << 32) - 1  # the half of a header that has the length and what it says of the record
 
 
 class Ring:
@@ -90,13 +89,13 @@ class Ring:
     def _scan_records(self, start: int, most: int) -> tuple[Sequence[int], int]:
         """Where complete records begin in the ``most`` words from ``start`` on, and how many words they take: a range
         if they are of one length."""
-        words, alike = self._words[start:], self._scan_alike(start, most)
+        halves, alike = self._halves[2 * start:], self._scan_alike(start, most)
         at = alike.stop
-        if at >= most or words[at] & BPF_RINGBUF_BUSY_BIT:
+        if at >= most or halves[2 * at] & BPF_RINGBUF_BUSY_BIT:
             return alike, at
         found = list(alike)
         while at < most:
-            head = words[at] & _LENGTHS
+            head = halves[2 * at]
             if head >= BPF_RINGBUF_DISCARD_BIT:
                 if head & BPF_RINGBUF_BUSY_BIT:
                     break

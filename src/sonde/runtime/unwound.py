@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct as Layout
+from sys import byteorder
 
 from ..arch import this_arch
 from ..types import STACK_COPY, STACK_PAGE, StackCopy
@@ -41,10 +42,10 @@ def stack_decoder(type: StackCopy, context: DecodingContext) -> Callable[[bytes,
         tgid, copied = _HEAD(buffer, offset)
         copied = min(copied, STACK_COPY)
         raw = bytes(buffer[offset + 8:offset + 8 + type.registers])
-        registers = {name: int.from_bytes(raw[at:at + 8], "little") for name, at in arch.registers.items()
+        registers = {name: int.from_bytes(raw[at:at + 8], byteorder) for name, at in arch.registers.items()
                      if at + 8 <= len(raw)}
         start = offset + 8 + type.registers
-        base = int.from_bytes(raw[pointer:pointer + 8], "little") & -STACK_PAGE
+        base = int.from_bytes(raw[pointer:pointer + 8], byteorder) & -STACK_PAGE
         found = context.unwind_stack(registers, bytes(buffer[start:start + copied]), base, tgid, type.limit)
         return UnwoundStack(type, tgid, found, context)
     return get

@@ -75,7 +75,7 @@ _NOISE = re.compile(r"^(?:processed \d+ insns|verification time|stack depth|max_
                     r"(?:from \d+ to )?\d+: |(?:cur|old) state| ?R\d(?:_\w+)?=|last_idx|first_idx|regs=|parent |"
                     r"propagating|arg#\d)")
 
-_GIVEN_UP = re.compile(r"BPF program is too large")  # may follow an instruction on its line
+_GIVEN_UP = re.compile(r"BPF program is too large|infinite loop detected")  # may follow an instruction on its line
 
 
 def explain_log(log: str, lines: Sequence[tuple[int, Span]] = (), limit: int = 240) -> Explanation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arch import ARCHES
 from ..errors import ERROR
 from ..kinds import KINDS
 from ..language.ast import (
@@ -518,8 +519,14 @@ _MAPPINGS = (("mm_struct", "mm_mt"), ("vm_area_struct", "vm_file"), ("file", "f_
              ("super_block", "s_dev"))
 
 
+CALLS_BACK = ["BPF's JIT compiler is needed, too (CONFIG_BPF_JIT)"]  # of what takes callbacks
+
+
 def unwinding_obstacle(world: World) -> str:
     """What keeps programs from unwinding stacks by tables; "" if nothing does."""
+    row = ARCHES[world.arch]
+    if not row.unwinds_in_kernel:
+        return f"programs cannot follow the unwind tables of {row.name}"
     for name, member in _MAPPINGS:
         struct = world.find_struct(name)
         if struct is None or struct.field(member) is None:

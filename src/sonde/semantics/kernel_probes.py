@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NEEDS = {"kprobes": "CONFIG_KPROBE_EVENTS",
-         "fentry": "CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
+         "fentry": "CONFIG_DEBUG_INFO_BTF, CONFIG_BPF_JIT and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
 MANY = 50  # functions of a clause, which are better attached at once
 NEED_TYPED = {"path", "socket_cookie"}  # take arguments whose types the verifier knows, as those of one function
 FEW = 10   # functions of a clause, whose detaching one by one takes no time worth speaking of

@@ -45,4 +45,5 @@ def test_kernel_stacks_of_system_calls() -> None:
                      timeout=150)
     assert done.returncode == 0, done.stderr
     [(frames, count)] = re.findall(r"^@\[\n(.*?)\n\]: (\d+)$", done.stdout, re.M | re.S)
-    assert {"x86_64": "do_syscall_64", "aarch64": "do_el0_svc"}[os.uname().machine] in frames and count == "5"
+    dispatcher = {"x86_64": "do_syscall_64", "aarch64": "do_el0_svc", "s390x": "__do_syscall"}[os.uname().machine]
+    assert dispatcher in frames and count == "5"

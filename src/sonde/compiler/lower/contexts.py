@@ -172,7 +172,7 @@ class SyscallContext(Context):
         size = (max(calls) + 1 + 3) // 4 * 4
         table = bytearray(2 * size)
         for call, probe in calls.items():
-            table[2 * call:2 * call + 2] = (probe + 1).to_bytes(2, "little")
+            table[2 * call:2 * call + 2] = (probe + 1).to_bytes(2, lo.byte_order)
         name = f"__calls{sum(known.startswith('__calls') for known in lo.unit.maps)}"
         lo.unit.internal(name, lambda: MapSpec(
             name, "array", 4, len(table), 1, BPF_F_RDONLY_PROG, initial=bytes(table)))
@@ -190,13 +190,13 @@ class SyscallContext(Context):
         (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS)."""
         if not lo.unit.feature("compat_syscalls"):
             return
-        register, bit = arch_of(lo).compat_flag
+        register, bit, when_set = arch_of(lo).compat_flag
         flags = _thread_status(lo) if register is None else \
             memory.read_scalar(lo, self.registers(lo).at(register), Int(64, False))
         if flags is None:
             return
         native = lo.b.block("native")
-        lo.b.branch("jset", flags, bit, leave, native)
+        lo.b.branch("jset", flags, bit, *((leave, native) if when_set else (native, leave)))
         lo.b.start(native)
 
 

@@ -7,6 +7,7 @@ that the caller provides: keys, map values and event records are built in place.
 
 from __future__ import annotations
 
+from ...arch import ARCHES
 from ...basics import TypeVar, contextmanager
 from ...kinds import KINDS
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
@@ -45,6 +46,7 @@ class Lower:
                  numbers: list[int]) -> None:
         self.unit = unit
         self.world = unit.world
+        self.byte_order = ARCHES[unit.world.arch].byte_order
         self.probe = probe
         self.context = context
         self.attach = attach

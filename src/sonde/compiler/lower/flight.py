@@ -60,7 +60,8 @@ def reserve_place(lo: Lower, size: int, have: BasicBlock, lost: BasicBlock) -> t
 
 def commit_place(lo: Lower, record: Reg, own: Reg, size: int, flag: int = 0) -> None:
     """The record is complete (or, with FLIGHT_GAP, is none)."""
-    lo.b.store(record, -PREFIX, size + PREFIX | flag, 4)
+    lower_half = 0 if lo.byte_order == "little" else 4
+    lo.b.store(record, lower_half - PREFIX, size + PREFIX | flag, 4)
     _leave(lo, own)
     lo.b.current.ops[-1].label = COMMITS
 

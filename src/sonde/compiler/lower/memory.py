@@ -108,23 +108,25 @@ def read_field(lo: Lower, mem: Mem, field: StructField, in_union: bool = False) 
 
 def _read_bitfield(lo: Lower, mem: Mem, field: StructField) -> Operand:
     """Load the storage that holds the bits, shift the rest out at both ends. Whatever the type, the bits are taken
-    as a number without a sign, as bpftrace does."""
+    as a number without a sign, as bpftrace does. They are counted from the lowest on, on big-endian machines from the
+    highest (btf_bitfield_show() in kernel/bpf/btf.c)."""
     start = field.offset * 8 + field.bit_offset
     size = 1
     while start // (size * 8) != (start + field.bit_size - 1) // (size * 8):
         size *= 2
     base = start // (size * 8) * size
-    shift = start - base * 8
+    shift, little = start - base * 8, lo.byte_order == "little"
     from ...types import Int
     if size > 8:  # straddles an aligned word: two reads
         low = read_scalar(lo, mem.at(start // 64 * 8), Int(64, False))
         high = read_scalar(lo, mem.at(start // 64 * 8 + 8), Int(64, False))
         first = 64 - start % 64
-        value: Operand = lo.b.alu("or", lo.b.alu("rsh", low, start % 64), lo.b.alu("lsh", high, first))
+        ways = ("rsh", "lsh") if little else ("lsh", "rsh")
+        value: Operand = lo.b.alu("or", lo.b.alu(ways[0], low, start % 64), lo.b.alu(ways[1], high, first))
         shift, size = 0, 8
     else:
         value = read_scalar(lo, mem.at(base), Int(size * 8, False))
-    up = 64 - shift - field.bit_size
+    up = 64 - shift - field.bit_size if little else 64 - 8 * size + shift
     value = lo.b.alu("lsh", value, up) if up else value
     return lo.b.alu("rsh", value, 64 - field.bit_size)
 

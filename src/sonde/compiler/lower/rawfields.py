@@ -1,7 +1,7 @@
 """Fields of classic tracepoints that are plain copies of their raw tracepoint's arguments.
 
 A row says where a field comes from: ``param`` (the argument itself), ``param:struct.member.member`` (a member of what
-it points to, read as that struct), with ``be16`` before it if the bytes are swapped on the way. Fields that the kernel
+it points to, read as that struct), with ``be16`` before it if its bytes are in network order. Fields that the kernel
 computes are not listed; a script that uses one of those attaches to the classic tracepoint. The parameters are found by
 name in the kernel's BTF and the members in its structs, so a row that does not fit a kernel is not used there;
 ``tests/live/test_raw_fields.py`` attaches both ways at once and compares. Source: TP_fast_assign in the kernel's
@@ -120,4 +120,4 @@ def _read_member(lo: Lower, argument: StructField, root: Struct, offset: int, ty
     if not isinstance(field.type, Scalar):
         return place
     value = memory.read_scalar(lo, place, type)
-    return lo.normalise(lo.b.swap(value, 16) if swapped else value, field.type)
+    return lo.normalise(lo.b.swap(value, 16) if swapped and lo.byte_order == "little" else value, field.type)

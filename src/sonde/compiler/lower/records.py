@@ -16,6 +16,7 @@ from .clocks import boot_time
 from .core import Lower
 from .ordering import must_run_first
 from .state import Mem
+from .texts import number_of_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     lo.b.jump(done)
     lo.b.start(have)
     if isinstance(index, int):
-        word = number | index << 32
-        lo.b.store(record, 0, word if word < 1 << 63 else word - (1 << 64))
+        halves = [half.to_bytes(4, lo.byte_order) for half in (number, index)]
+        lo.b.store(record, 0, number_of_bytes(lo, b"".join(halves)))
     else:
         lo.b.store(record, 0, number, 4)
         lo.b.store(record, 4, index, 4)

@@ -12,7 +12,7 @@ from ..ir import BasicBlock, BpfFunction, Operand, Reg
 from . import memory, words
 from .core import Lower
 from .state import Mem
-from .texts import plain_memory, write_literal
+from .texts import load_characters, plain_memory, write_literal
 from .words import mark_zero_bytes
 
 TYPE_CHECKING = False
@@ -153,11 +153,11 @@ def _by_bytes(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicB
 
 def _by_words(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
     """After the string there is room enough to load whole words."""
-    start = lo.b.load(at, 0, 8)
+    start = load_characters(lo, at, 0, 8)
     other = lo.b.block("other")
     for offset in range(0, len(needle), 8):
         piece = needle[offset:offset + 8]
-        word = start if offset == 0 else lo.b.load(at, offset, 8)
+        word = start if offset == 0 else load_characters(lo, at, offset, 8)
         if len(piece) < 8:
             word = lo.b.alu("and", word, (1 << 8 * len(piece)) - 1)
         more = lo.b.block("same")
@@ -182,7 +182,7 @@ def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, n
     index, found, deep = lo.b.function.reg("index"), lo.b.block("found"), lo.b.block("deep")
     lo.b.set(index, 0)
     lo.forget()
-    word = lo.b.load(other, 0, 8)
+    word = load_characters(lo, other, 0, 8)
     ends = mark_zero_bytes(lo, word)
     matters = _before(lo, ends)
     head, body, step, agrees, differs = (lo.b.block(n) for n in ("search", "try", "step", "agrees", "differs"))
@@ -191,7 +191,7 @@ def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, n
     lo.b.start(head)
     lo.b.branch("jlt", index, min(size, FIRST) if loops else size, body, end)
     lo.b.start(body)
-    have = lo.b.load(lo.b.alu("add", base, index), 0, 8)
+    have = load_characters(lo, lo.b.alu("add", base, index), 0, 8)
     lo.b.branch("jeq", lo.b.alu("and", lo.b.alu("xor", have, word), matters), 0, agrees, differs)
     lo.b.start(agrees)
     rest = deep if loops else lo.b.block("rest")
@@ -220,9 +220,9 @@ def _before(lo: Lower, ends: Operand) -> Reg:
 def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: BasicBlock, differs: BasicBlock) -> None:
     """Compare one word of the needle, and go on if it agrees and the needle does not end in it."""
     agrees, more = lo.b.block("agrees"), lo.b.block("more")
-    wanted = lo.b.load(needle, at, 8)
+    wanted = load_characters(lo, needle, at, 8)
     ends = mark_zero_bytes(lo, wanted)
-    different = lo.b.alu("xor", lo.b.load(hay, at, 8), wanted)
+    different = lo.b.alu("xor", load_characters(lo, hay, at, 8), wanted)
     lo.b.branch("jeq", lo.b.alu("and", different, _before(lo, ends)), 0, agrees, differs)
     lo.b.start(agrees)
     lo.b.branch("jne", ends, 0, found, more)

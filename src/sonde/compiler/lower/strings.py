@@ -9,7 +9,7 @@ from ...language.ast import Expr
 from ..ir import BasicBlock, Operand
 from .core import Lower
 from .state import Mem
-from .texts import capacity_of, literal_bytes, plain_memory
+from .texts import capacity_of, literal_bytes, load_characters, plain_memory
 from .words import branch_on_strings
 
 
@@ -43,7 +43,7 @@ def branch_on_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: Basi
         step = 8
         while step > 1 and ((mem.off + at) % step or at + step > capacity):
             step //= 2
-        have: Operand = lo.b.load(mem.base, mem.off + at, step)
+        have: Operand = load_characters(lo, mem.base, mem.off + at, step)
         piece = wanted[at:at + step]
         if len(piece) < step:
             have = lo.b.alu("and", have, (1 << 8 * len(piece)) - 1)

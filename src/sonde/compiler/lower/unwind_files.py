@@ -18,6 +18,7 @@ from . import memory
 from .core import Lower
 from .state import Mem
 from .tasks import process_id
+from .texts import number_of_bytes
 from .unwind_work import ASK, NODE, PLACE, PLACES, PLACES_AT, Work
 
 _DEPTH = 8            # levels of a tree: 10 slots at each are more mappings than there can be
@@ -86,7 +87,7 @@ def _find_place(work: Work, address: Reg, place: Reg, fail: BasicBlock) -> None:
     b.jump(looked)
     b.start(vdso)
     for at in range(0, table.FILE_KEY.size, 8):
-        b.store(work.base, ASK + at, int.from_bytes(table.VDSO_KEY[at:at + 8], "little"))
+        b.store(work.base, ASK + at, number_of_bytes(work.lo, table.VDSO_KEY[at:at + 8]))
     b.start(looked)
     _look_up_file(work, address, first, rows, fail)
     b.start(known)

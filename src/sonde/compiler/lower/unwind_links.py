@@ -10,6 +10,7 @@ from __future__ import annotations
 from ... import unwinding as table
 from ..ir import BasicBlock, Operand, Reg
 from .contexts import arch_of
+from .texts import number_of_bytes
 from .unwind_work import READ, Work
 
 
@@ -28,7 +29,7 @@ def leave_vdso(work: Work, pc: Reg, again: BasicBlock) -> None:
     there, signal, good, other = (b.block(n) for n in ("there", "signal", "good", "other"))
     work.read(8, pc, there, other)
     b.start(there)
-    b.branch("jeq", b.load(work.base, READ), b.mov(int.from_bytes(code, "little")), signal, other)
+    b.branch("jeq", b.load(work.base, READ), b.mov(number_of_bytes(work.lo, code)), signal, other)
     b.start(signal)
     first = row.dwarf_frame_pointer
     size = 8 * (len(row.dwarf_registers) + 1 - first)  # frame pointer, link register, stack pointer, pc

@@ -1,9 +1,10 @@
 """Eight characters at a time: equality and length of strings, equality of any bytes.
 
 A word has a zero byte if ``z = (w - 0x0101...) & ~w & 0x8080...`` is not 0, and the lowest bit of z is in the first one
-(Hacker's Delight, 6-1). Besides taking an eighth of the steps, this gives the verifier an eighth of the paths to
-follow. Beyond the first BLOCK bytes of something long, a callback of bpf_loop() compares BLOCK bytes at each call,
-since the verifier follows a callback until nothing new turns up, and a loop as often as it runs.
+(Hacker's Delight, 6-1): load_characters() has that be so. Besides taking an eighth of the steps, this gives the
+verifier an eighth of the paths to follow. Beyond the first BLOCK bytes of something long, a callback of bpf_loop()
+compares BLOCK bytes at each call, since the verifier follows a callback until nothing new turns up, and a loop as often
+as it runs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Reg, Slot
 from . import memory
 from .core import Lower
 from .state import FunctionState, Mem
-from .texts import plain_memory
+from .texts import load_characters, plain_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -154,7 +155,8 @@ def _make_movable(lo: Lower, mem: Mem, size: int) -> Mem:
 
 def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
     """One piece: to ``no`` if it differs, to ``yes`` if the text ends in it, else on."""
-    left, right = lo.b.load(a.base, a.off, width), lo.b.load(b.base, b.off, width)
+    load = load_characters if text else _load_plainly
+    left, right = load(lo, a.base, a.off, width), load(lo, b.base, b.off, width)
     same, more = lo.b.block("same"), lo.b.block("more")
     if not text:
         lo.b.branch("jeq", left, right, more, no)
@@ -172,6 +174,10 @@ def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Basic
     lo.b.start(same)
     lo.b.branch("jeq", ends, 0, more, yes)
     lo.b.start(more)
+
+
+def _load_plainly(lo: Lower, base: Operand, off: int, width: int) -> Reg:
+    return lo.b.load(base, off, width)
 
 
 def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
@@ -239,7 +245,7 @@ def text_length(lo: Lower, mem: Mem, capacity: int) -> Operand:
 
     def look(places: list[Mem], width: int, at: Operand) -> None:
         ended, more = lo.b.block("ended"), lo.b.block("more")
-        word = lo.b.load(places[0].base, places[0].off, width)
+        word = load_characters(lo, places[0].base, places[0].off, width)
         if width == 1:
             lo.b.branch("jeq", word, 0, ended, more)
             lo.b.start(ended)

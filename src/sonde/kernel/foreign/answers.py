@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from sys import byteorder
 
 from ...cpython import DEBUG_OFFSETS
 from ...errors import EnvironmentProblem
@@ -130,7 +131,7 @@ def interpreter(subject: Subject) -> Json:
     if runtime is None or code_type is None:
         return None
     number = _read_at(elf, version[0], 8) if version is not None else b""  # from 3.11 on
-    return (int.from_bytes(number, "little"), runtime[0], code_type[0], _read_at(elf, runtime[0], DEBUG_OFFSETS).hex())
+    return (int.from_bytes(number, byteorder), runtime[0], code_type[0], _read_at(elf, runtime[0], DEBUG_OFFSETS).hex())
 
 
 def _read_at(elf: Elf, address: int, size: int) -> bytes:

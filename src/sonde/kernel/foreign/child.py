@@ -3,15 +3,16 @@ is closed. Everything that it will need is imported before it drops its privileg
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import struct
 import sys
-from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
+from _socket import AF_UNIX, SOCK_STREAM, socket
 
+from ...arch import ARCHES
 from ...errors import EnvironmentProblem
 from ...plain import Json, JsonObject, as_integer, as_text
+from .. import syscalls
 from . import answers
 from . import demangle as mangled
 from .answers import Subject
@@ -45,12 +46,15 @@ def _send_answer(connection: socket, answer: JsonObject) -> None:
     data = json.dumps(answer).encode()
     if len(data) > MOST:
         data = json.dumps({"refused": f"the answer would have {len(data)} bytes"}).encode()
-    connection.sendall(HEAD.pack(len(data)) + data)
+    data = HEAD.pack(len(data)) + data
+    while data:
+        data = data[os.write(connection.fileno(), data):]
 
 
 def _preload_modules(dwarf: bool) -> None:
     import lzma  # noqa: F401
 
+    list(ARCHES.values())  # find_arch_of_elf() reads them
     mangled.is_available()
     if dwarf:
         import difflib  # noqa: F401
@@ -93,18 +97,14 @@ def _close_descriptors(descriptors: list[int]) -> None:
 
 def _receive_request(connection: socket) -> tuple[list[Json], list[int]] | None:
     """(question, descriptors); None at the end."""
-    head, ancillary, _, _ = connection.recvmsg(HEAD.size, CMSG_SPACE(8))
-    descriptors = array.array("i")
-    for level, kind, data in ancillary:
-        if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-            descriptors.frombytes(data[:len(data) // 4 * 4])
+    head, descriptors = syscalls.receive_message(connection.fileno(), HEAD.size)
     body = b""
     while len(head) == HEAD.size and len(body) < HEAD.unpack(head)[0]:
-        part = connection.recv(HEAD.unpack(head)[0] - len(body))
+        part = os.read(connection.fileno(), HEAD.unpack(head)[0] - len(body))
         if not part:
             return None
         body += part
-    return (json.loads(body), list(descriptors)) if body else None
+    return (json.loads(body), descriptors) if body else None
 
 
 def _answer_request(request: list[Json], descriptors: list[int], subjects: _Subjects) -> JsonObject:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 from io import BytesIO
+from sys import byteorder
 from typing import TypeAlias
 
 from ...spec import Inlined, UserPrototype
@@ -75,11 +76,11 @@ class _Search:
             return self._units_containing([b""])  # clang's units refer to strings by index
         text = self._name.rpartition("::")[2].encode() + b"\0"
         places = _find_all(_section_bytes(self._dwarf.debug_str_sec), text)  # it may be the tail of a longer string
-        return self._units_containing([text, *[place.to_bytes(4, "little") for place in places[:_MOST]]])
+        return self._units_containing([text, *[place.to_bytes(4, byteorder) for place in places[:_MOST]]])
 
     def _units_of_entries(self) -> Iterator[CompileUnit]:
         """Units that refer to the function's entry in another unit, as link-time optimisation produces."""
-        return self._units_containing([offset.to_bytes(4, "little") for offset in self._own[:_MOST]])
+        return self._units_containing([offset.to_bytes(4, byteorder) for offset in self._own[:_MOST]])
 
     def _units_containing(self, needles: list[bytes]) -> Iterator[CompileUnit]:
         """The units that contain one of the needles."""

@@ -170,7 +170,8 @@ class LocationFinder:
             return offset
         if len(ops) == 1 and self._arch is not None and _is_register(ops[0]):
             framed = _register_number(ops[0]) == self._arch.dwarf_frame_pointer
-            return offset - self._arch.frame_to_cfa if framed else None
+            to_cfa = self._arch.frame_to_cfa
+            return offset - to_cfa if framed and to_cfa is not None else None
         return None
 
 
@@ -207,6 +208,8 @@ class Convention:
 
     def _returns_in_memory(self, result: DIE | None) -> bool:
         kind = strip_qualifiers(result)
+        if self._arch.sizes_by_value:
+            return is_struct(kind) or size_of(kind) not in (0, *self._arch.sizes_by_value)
         return is_struct(kind) and (_is_passed_by_reference(kind) or classify_eightbytes(kind) is None)
 
     def _assign_parts(self, kind: DIE | None) -> UserPlace:
@@ -225,7 +228,9 @@ class Convention:
 
     def _assign_whole(self, kind: DIE | None) -> UserPlace:
         """Assign all of it to registers of one class; a value that finds too few leaves none for those after it."""
-        size = size_of(kind)
+        size, by_value = size_of(kind), self._arch.sizes_by_value
+        if by_value and size not in by_value:
+            return self._assign_reference()
         if is_float(kind) or is_struct(kind) and set(classify_eightbytes(kind, 64) or ()) == {"vector"}:
             self._vectors -= 1
             return VECTOR if self._vectors >= 0 else self._assign_stack(size, 8)

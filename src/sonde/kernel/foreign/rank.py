@@ -73,8 +73,9 @@ def build_seccomp_filter(machine: str) -> bytes:
     """The seccomp filter: these calls and no other."""
     numbers = sorted({number for name in _CALLS if (number := host.syscall_number(name, machine)) is not None})
     code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, ARCHES[machine].audit), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
-    for name, argument, bits in _GUARDED:  # seccomp_data has arguments from 16 on
-        code += [(_EQUAL, 0, 5, host.syscall_number(name, machine) or 0), (_LOAD, 0, 0, 16 + 8 * argument),
+    first = 16 if ARCHES[machine].byte_order == "little" else 20  # of seccomp_data: an argument's lower half
+    for name, argument, bits in [call for call in _GUARDED if call[0] not in ARCHES[machine].calls_by_address]:
+        code += [(_EQUAL, 0, 5, host.syscall_number(name, machine) or 0), (_LOAD, 0, 0, first + 8 * argument),
                  (_AND, 0, 0, bits), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
     for number in numbers:
         code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
