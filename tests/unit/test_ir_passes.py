@@ -17,6 +17,7 @@ from sonde.asm.assemble import assemble
 from sonde.compiler import allocate, optimize
 from sonde.compiler.builder import Builder
 from sonde.compiler.emit import emit_program
+from sonde.compiler.forward import forward_stores
 from sonde.compiler.ir import ALU, CONDITIONS, BpfFunction, MapFd, Op, Program, Reg, Slot, SlotAt, format_program
 from sonde.compiler.legal import PLACED, IllegalIR, check_program
 from sonde.compiler.lower.core import Lower
@@ -55,6 +56,19 @@ def execute(function: BpfFunction, *params: int, passes: bool, v4: bool = True) 
     items, _ = emit_program(program, v4, bounds=v4)
     code = assemble(items, [function.name]).code
     return Machine(code, {}, Memory(), {HELPER: helper}, {}).run(*params)
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+def test_what_comes_back_from_scratch_memory_is_loaded(scratch: bool) -> None:
+    """A load of what was just stored in the frame is the value that was stored; one from scratch memory stays: by it a
+    pointer becomes a number that may be computed with, before Linux 6.2."""
+    function = BpfFunction("test")
+    b = Builder(function)
+    slot, value = function.slot(8, "plain", scratch=scratch), b.call(HELPER, [1, 2, 3, 4, 5], "helper")
+    b.store(slot, 0, value)
+    b.store(slot, 0, b.alu("add", b.load(slot, 0), 1))
+    forward_stores(function)
+    assert any(op.kind == "load" for block in function.blocks for op in block.ops) == scratch
 
 
 # --- folding ----------------------------------------------------------------------------------------------

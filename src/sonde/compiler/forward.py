@@ -1,5 +1,6 @@
 """Loads of what was just stored in the frame: a key is built in memory, where the map's helpers read it, and looked at
-again at once, by a hash of it, say."""
+again at once, by a hash of it, say. What is put into scratch memory comes back as a mere number, as the verifier sees
+it, and stays there: pointers are put there to be computed with."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _forward_in_block(block: BasicBlock, exposed: set[Slot]) -> None:
         elif op.kind == "store" and type(base) is Slot:
             _forget(known, base, op.off, op.size)
             value = op.args[1]
-            if isinstance(value, int) or type(value) is Reg and value.defs == 1:
+            if not base.scratch and (isinstance(value, int) or type(value) is Reg and value.defs == 1):
                 known[base, op.off, op.size] = value
                 if len(known) > MOST:
                     del known[next(iter(known))]
