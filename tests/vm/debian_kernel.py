@@ -20,7 +20,7 @@ from debian_root import prepared_root
 
 # Which of Debian's suites has the kernels of a series.
 SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "bookworm-backports", "6.16": "trixie-backports",
-          "6.17": "trixie-backports", "6.18": "trixie-backports", "7.2": "sid"}
+          "6.17": "trixie-backports", "6.18": "trixie-backports", "7.2": "sid", "7.3": "trixie-backports"}
 PARTS = ("linux-image-", "linux-base-", "linux-binary-", "linux-modules-")  # since 7.x a kernel is several packages
 DRIVERS = ("virtio_pci", "virtio_console", "overlay")  # and those of the share
 HERE = Path(__file__).parent
