@@ -71,8 +71,8 @@ def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
 def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     """Whether the kernel will take seconds to detach: many functions that share no link. Then the programs are
     told to do nothing any more, the results are shown, and detaching comes last."""
-    alone = {kind.name for kind in KINDS.values() if kind.multi and not world.has_feature(kind.multi)}
     ways = [a.method for p in checked.probes for a in p.attach]
+    alone = {way for way in set(ways) if KINDS[way].multi and not world.has_feature(KINDS[way].multi)}
     return sum(way in alone for way in ways) > SLOW
 
 
