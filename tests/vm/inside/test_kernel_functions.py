@@ -60,7 +60,8 @@ MATRIX = {  # what a kernel of a series must have, beyond the one before it
 
 
 # What came to this architecture later: ftrace with direct calls, and fprobe.
-LATER = {"aarch64": {"fentry": (6, 4), "kprobe_multi": (6, 14), "kprobe_session": (6, 14)}}.get(os.uname().machine, {})
+LATER = {"aarch64": {"fentry": (6, 4), "kprobe_multi": (6, 14), "kprobe_session": (6, 14), "tracing_multi": (99, 0)}
+         }.get(os.uname().machine, {})
 # The first argument's register, and functions: before tracing, off limits to kprobes, of ftrace itself.
 FIRST, ENTRY, BARRED, TRACER = {
     "x86_64": ("di", "do_syscall_64", "native_irq_return_iret+1", "__fentry__"),
