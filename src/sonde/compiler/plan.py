@@ -175,8 +175,9 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
         # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
         return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event
     if unit.feature("raw_tp"):
-        category, contexts = _syscall_tracepoints(unit)
-        if attach.target == "syscalls" and used is not None and (
+        is_call = attach.target in ("syscalls", "raw_syscalls")
+        category, contexts = _syscall_tracepoints(unit) if is_call else ("", None)
+        if contexts and attach.target == "syscalls" and used is not None and (
                 category != "raw" or not _classic_context(unit, probe)):
             name = attach.event.partition("_")[2].partition("_")
             if unit.world.syscall_number(name[2]) is not None and name[0] in ("enter", "exit"):
