@@ -11,7 +11,7 @@ from ..compiler.lower.state import Mem
 from ..language.ast import Call, Choice, Expr, Reference
 from ..semantics import convert
 from ..semantics.builtins import choice_checker, type_of
-from ..semantics.context import CALLS_BACK, CheckContext
+from ..semantics.context import CheckContext, callback_hints
 from ..types import (
     KERNEL,
     UINT32,
@@ -88,7 +88,7 @@ def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
         return None
     if not context.world.has_feature("kfunc_bpf_iter_task_new"):
         context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node,
-                      CALLS_BACK)
+                      callback_hints(context.world))
         return None
     node.choice = Thread(node.args[0])
     return Str(16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..arch import ARCHES
 from ..kinds import KINDS, ProbeKind
 from ..language.ast import Reference
 from ..record import Record
@@ -196,7 +195,6 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
 def _syscall_tracepoints(unit: Unit) -> tuple[str, tuple[type[SyscallContext], type[SyscallContext]]]:
     """By which two tracepoints all system calls are seen: raw ones, or the classic ones of those, whose programs the
     kernel lets nobody preempt. One that is preempted hides from the others of its CPU what happens meanwhile."""
-    preempted = unit.feature("faultable_syscalls")
-    if preempted and (ARCHES[unit.world.arch].compat_flag[0] is None or not unit.feature("compat_syscalls")):
+    if unit.feature("faultable_syscalls"):
         return "raw_syscalls", (RecordedEnterContext, RecordedExitContext)
     return "raw", (SyscallEnterContext, SyscallExitContext)

@@ -18,7 +18,7 @@ from ..language.ast import (
 )
 from ..semantics import convert
 from ..semantics.calls import check_whole_map
-from ..semantics.context import CALLS_BACK, CheckContext, fold_constant
+from ..semantics.context import CheckContext, callback_hints, fold_constant
 from ..semantics.rows import Types, choice_of
 from ..semantics.typed import Element, WholeMap
 from ..types import (
@@ -172,7 +172,7 @@ def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
                 return None
             if not context.world.has_feature("for_each_map_elem"):
                 context.error("missing-feature", "programs of this kernel cannot count keys (Linux 5.13)", node,
-                              CALLS_BACK)
+                              callback_hints(context.world))
                 return None
             if state.inferred_value is None:
                 context.error("undefined-map", f"Unknown map: {state.name}", node)

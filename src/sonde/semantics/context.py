@@ -519,7 +519,9 @@ _MAPPINGS = (("mm_struct", "mm_mt"), ("vm_area_struct", "vm_file"), ("file", "f_
              ("super_block", "s_dev"))
 
 
-CALLS_BACK = ["BPF's JIT compiler is needed, too (CONFIG_BPF_JIT)"]  # of what takes callbacks
+def callback_hints(world: World) -> list[str]:
+    """What else than a newer kernel it takes for programs to be called back."""
+    return [] if world.has_feature("jit") else ["BPF's JIT compiler is needed, too (CONFIG_BPF_JIT)"]
 
 
 def unwinding_obstacle(world: World) -> str:

@@ -6,7 +6,7 @@ from ..language import ast
 from ..source import Span
 from ..types import Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
 from . import convert
-from .context import ARGUMENT, CALLS_BACK, Assigned, CheckContext, MapState
+from .context import ARGUMENT, Assigned, CheckContext, MapState, callback_hints
 from .expressions import resolve_type
 from .operators import binary_type, changed_type
 from .rows import is_written, row_of, settles_branch
@@ -325,10 +325,10 @@ def _check_rounds(context: CheckContext, node: ast.For) -> int:
         return rounds
     if not isinstance(start, int) or not isinstance(end, int):
         context.error("missing-feature", "programs of this kernel cannot loop over a range whose ends are not constant "
-                      "(Linux 5.17)", node.end if isinstance(start, int) else node.start, CALLS_BACK)
+                      "(Linux 5.17)", node.end if isinstance(start, int) else node.start, callback_hints(context.world))
     elif rounds * context.rounds > MOST_ROUNDS:
         context.error("missing-feature", f"programs of this kernel cannot loop {rounds * context.rounds} times (Linux "
-                      "5.17)", node.start, CALLS_BACK)
+                      "5.17)", node.start, callback_hints(context.world))
     return rounds
 
 
@@ -371,7 +371,7 @@ def _pair_type(context: CheckContext, node: ast.For) -> Type | None:
         return None
     if not context.world.has_feature("for_each_map_elem"):
         context.error("missing-feature", "programs of this kernel cannot go through a map (Linux 5.13)", node.start,
-                      CALLS_BACK)
+                      callback_hints(context.world))
         return None
     node.start.type = convert.plain_type(value)
     if isinstance(value, Aggregate):

@@ -240,10 +240,18 @@ class SyscallExitContext(SyscallContext):
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
 
 
-class RecordedEnterContext(SyscallEnterContext):
-    """struct trace_event_raw_sys_enter: after a head of 8 bytes the call's number, and its six arguments."""
+class RecordedContext(SyscallContext):
+    """The same by ``raw_syscalls:``, whose record has no registers: they are where the task left user space."""
 
     program = "tracepoint"
+
+    def registers(self, lo: Lower) -> Mem:
+        pointer = lo.b.call(h.TASK_REGISTERS, [lo.b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
+        return Mem(pointer, 0, KERNEL, btf=1)
+
+
+class RecordedEnterContext(RecordedContext, SyscallEnterContext):
+    """struct trace_event_raw_sys_enter: after a head of 8 bytes the call's number, and its six arguments."""
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         if field.name == "__syscall_nr":
@@ -251,10 +259,8 @@ class RecordedEnterContext(SyscallEnterContext):
         return lo.normalise(lo.b.load(lo.context_pointer(), field.offset, 8, pure=True), field.type)
 
 
-class RecordedExitContext(SyscallExitContext):
+class RecordedExitContext(RecordedContext, SyscallExitContext):
     """struct trace_event_raw_sys_exit: after a head of 8 bytes the call's number, and its result."""
-
-    program = "tracepoint"
 
     def call_number(self, lo: Lower) -> Operand:
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
