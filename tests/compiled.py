@@ -22,7 +22,7 @@ OLDEST = OLD | dict.fromkeys((
     "attach_cookie", "tracing_cookie", "bpf_loop", "for_each_map_elem", "atomic_fetch", "long_keys",
     "map_lookup_percpu_elem", "get_current_task_btf", "kprobe_multi", "kprobe_session", "uprobe_multi",
     "helper_get_func_ip", "helper_get_func_arg", "helper_get_func_ret", "helper_loop", "helper_task_pt_regs",
-    "helper_trace_vprintk"), False)
+    "helper_trace_vprintk", "map_allocation"), False)
 # What the recorded kernel was built without, and what was not asked of it, so that it can be compiled for.
 BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "spilled_bounds", "uretprobe_func",
                        "atomic_fetch", "long_keys", "current_task_variable"), True)
@@ -36,7 +36,7 @@ MODULES: dict[str, list[tuple[str, str, int, int]]] = {
 }
 KERNELS: dict[str, dict[str, bool]] = {"6.18": {}, "6.1": OLD}  # the features that differ
 OLDER = {"5.10": OLDEST}  # which refuses some scripts
-NEWER = {"7.2": {"faultable_syscalls": True}}
+NEWER = {"7.2": {"preemptible_raw_tp": True}}
 
 
 @functools.cache

@@ -2,8 +2,10 @@
 
 A process is identified by its ``struct signal_struct``, which all its threads share, which stays the same when it runs
 another program, and whose memory is not reused before its last task is freed; its PID may be reused before that.
-``sched_process_fork`` fires before the new task runs (kernel_clone() in kernel/fork.c), so nothing that a child does is
-missed; ``sched_process_free`` fires after everything else done on its behalf, such as closing its files.
+``task_newtask`` and ``sched_process_fork`` fire before the new task runs (copy_process() and kernel_clone() in
+kernel/fork.c), so nothing that a child does is missed; ``sched_process_free`` fires after everything else done on its
+behalf, such as closing its files. Where a program can be preempted the kernel skips it for others meanwhile: a process
+is then noted by the other of the two.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 FOLLOW = Source("processes of -c", """
 config = { print_maps_on_exit = 0 }
 let @family = hash(65536);
+rawtracepoint:task_newtask /pid == cpid || has_key(@family, (uint64)curtask.signal)/ {
+  @family[(uint64)((struct task_struct *)arg0).signal] = (uint64)1;
+}
 rawtracepoint:sched_process_fork /pid == cpid || has_key(@family, (uint64)curtask.signal)/ {
   @family[(uint64)((struct task_struct *)arg1).signal] = (uint64)1;
 }
@@ -55,7 +60,10 @@ class FamilyLog:
     def count_losses(self, losses: Losses) -> None:
         """Add the processes that are not in the map."""
         own = self._session.losses()
-        losses.strayed += sum([count for _, count in (*own.errors, *own.skipped)])
+        skipped = dict(own.skipped)
+        twice = min([skipped.pop(f"rawtracepoint:vmlinux:{name}", 0) for name in ("task_newtask", "sched_process_fork")])
+        unnoted = max([count for _, count in own.errors], default=0)  # what finds no room finds none twice
+        losses.strayed += twice + unnoted + sum(skipped.values())
 
     def close(self) -> None:
         """Stop following."""

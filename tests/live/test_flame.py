@@ -128,9 +128,8 @@ def test_the_graph_tells_wakers_and_kernel_apart(relay: str, tmp_path: Path) -> 
     assert run_sonde("flame", "--off-wake", "-c", relay, "-o", str(file)).returncode == 0
     text = file.read_text()
     for kind, name in (("user", "await_token"), ("waker", "pass_token"), ("head", "stage-c")):
-        assert f'data-name="{name}"' in text
-        rect = text[text.index(f'data-name="{name}"'):]
-        assert f'class="{kind}' in rect[:rect.index("<text")], name
+        boxes = [box.partition("<text")[0] for box in text.split(f'data-name="{name}"')[1:]]
+        assert any(f'class="{kind}' in box for box in boxes), name  # stage-c may also wake somebody
     assert 'class="waker-kernel' in text and 'class="kernel' in text
 
 

@@ -1,6 +1,7 @@
 """A pytest plugin for the guest. Each test's outcome goes to $SONDE_VM_REPORT as soon as it is known, a JSON object a
 line, so that a run that does not come to its end has told what it did. And before the first test the caches are
 filled: the index of the kernel's types alone takes longer in there than a test may, and one that is killed leaves none.
+A test during which the kernel's log complains of the kernel itself has failed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import re
 
 import pytest
 
-REFUSAL = re.compile(r"ERROR: ([^\n\\]* \(Linux (\d+)\.(\d+)\))")  # Sonde's sentence about what came later
+# Sonde's sentence about what came later
+REFUSAL = re.compile(r"(?:ERROR|CompileError): ([^\n\\]* \(Linux (\d+)\.(\d+)\))")
 WITHOUT_JIT = re.compile(r"ERROR: ([^\n\\]*)(?:(?!ERROR: )[\s\S])*?HINT: (BPF\\?'s JIT compiler is needed, too)")
+COMPLAINT = re.compile(r"(WARNING|BUG|Oops|INFO): (?!.*(soft lockup|rcu_|task ))[^\n]*")  # the emulator is slow, too
 RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 
@@ -20,6 +23,7 @@ def pytest_sessionstart() -> None:
     from sonde.kernel.features import ROWS
     from sonde.kernel.world import LiveWorld
 
+    read_complaints()
     world = LiveWorld()
     world.find_struct("task_struct")
     for name in ROWS:
@@ -32,7 +36,27 @@ def compiles_programs() -> bool:
     return LiveWorld().has_feature("jit")
 
 
+kernel_log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def read_complaints() -> list[str]:
+    """Those since the last time."""
+    found = []
+    while True:
+        try:
+            record = os.read(kernel_log, 8192).decode(errors="replace")
+        except BlockingIOError:
+            return found
+        except BrokenPipeError:  # some were overwritten
+            continue
+        if complaint := COMPLAINT.search(record):
+            found.append(complaint[0])
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    complaints = read_complaints() if report.when == "teardown" else []
+    if complaints:
+        write_outcome(report, "failed", "\n".join(["the kernel's log:", *complaints]))
     if report.when != "call" and report.outcome == "passed":
         return
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
@@ -42,5 +66,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         outcome, text = "skipped", later[1]
     elif outcome != "skipped" and (refused := WITHOUT_JIT.search(text)) and not compiles_programs():
         outcome, text = "skipped", f"{refused[1]}: {refused[2]}"
+    write_outcome(report, outcome, text)
+
+
+def write_outcome(report: pytest.TestReport, outcome: str, text: str) -> None:
     with open(os.environ["SONDE_VM_REPORT"], "a", encoding="utf-8") as file:
         file.write(json.dumps([report.nodeid, outcome, text, round(report.duration, 1)]) + "\n")

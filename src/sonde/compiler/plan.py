@@ -51,6 +51,10 @@ def _own_context(kind: ProbeKind) -> type[Context]:
 FUNCTIONS = {name: context for name, kind in KINDS.items() if (context := _kernel_context(kind))}
 _SIMPLE = {name: _own_context(kind) for name, kind in KINDS.items() if name not in FUNCTIONS}
 
+# Tracepoints, by category and first letters, that fire where interrupts are off or one is being handled.
+_UNPREEMPTED = {"irq": ("",), "irq_vectors": ("",), "exceptions": ("",), "timer": ("timer_expire_", "hrtimer_expire_"),
+                "sched": ("sched_switch", "sched_wak", "sched_stat_", "sched_migrate_task")}
+
 
 class Planned(Record):
     """A program to be: attach points that it serves, and in what context it runs. ``method`` is ProgramSpec.method.
@@ -183,7 +187,8 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
                 return contexts[name[0] == "exit"](), f"{category}:sys_{name[0]}", f"syscall {name[0]}"
         elif used is not None and attach.target == category:
             return TracepointContext(), "", "tracepoint"
-        elif used is not None and unit.world.raw_tracepoint_args(attach.event) is not None:
+        elif used is not None and not _can_be_preempted(unit, attach) and \
+                unit.world.raw_tracepoint_args(attach.event) is not None:
             if not used:
                 return RawEventContext(), "raw", "raw event"
             fields = raw_fields(unit.world, attach.target, attach.event)
@@ -192,9 +197,14 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
     return TracepointContext(), "", "tracepoint"
 
 
+def _can_be_preempted(unit: Unit, attach: Attach) -> bool:
+    """Whether a raw tracepoint's program can be preempted: see :func:`_syscall_tracepoints`."""
+    return unit.feature("preemptible_raw_tp") and not attach.event.startswith(_UNPREEMPTED.get(attach.target, ()))
+
+
 def _syscall_tracepoints(unit: Unit) -> tuple[str, tuple[type[SyscallContext], type[SyscallContext]]]:
     """By which two tracepoints all system calls are seen: raw ones, or the classic ones of those, whose programs the
     kernel lets nobody preempt. One that is preempted hides from the others of its CPU what happens meanwhile."""
-    if unit.feature("faultable_syscalls"):
+    if unit.feature("preemptible_raw_tp"):
         return "raw_syscalls", (RecordedEnterContext, RecordedExitContext)
     return "raw", (SyscallEnterContext, SyscallExitContext)

@@ -56,8 +56,9 @@ if TYPE_CHECKING:
 
 # Up to here a keyed map's elements are all made when the map is: an insert then fails only where the map is full.
 PREALLOCATED_BYTES = 16 << 20
-# The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
+MOST_STACKS = 65536
 HOT_KEYS, HOT_PLACES, HOT_BYTES = 64, 256, 16 << 10  # bytes of a key; places and bytes of a CPU's region
+# The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
 LARGEST_VALUE = 3 << 20
 DECLARED = {"hash": "hash", "lruhash": "lru_hash", "percpuhash": "percpu_hash", "percpulruhash": "lru_percpu_hash"}
 ZERO, LOG2 = "__zero", "__log2"
@@ -138,7 +139,7 @@ class Unit:
             spec.short = "__short" + info.name
             short = MapSpec(spec.short, spec.type, small.size, spec.value_size, entries, 0, small, value,
                             cpus=spec.cpus, stride=spec.stride, adds=spec.adds, read_in_kernel=observed, span=info.span)
-            short.flags = 0 if self.element_bytes(short) * entries <= PREALLOCATED_BYTES else BPF_F_NO_PREALLOC
+            short.flags = self.flags_for(self.element_bytes(short) * entries)
             self.maps[spec.short] = short
         self.make_hot(self.maps[spec.short] if spec.short else spec)
         return spec
@@ -154,10 +155,10 @@ class Unit:
         (mm/percpu.c: atomic allocations only use pages that are there). Large aggregates are therefore *slotted*: plain
         elements with a slot for each CPU. So are those that programs read, where they cannot read other CPUs' elements.
         """
-        large = not spec.type.startswith("lru") and \
-            self.element_bytes(spec) * spec.max_entries > PREALLOCATED_BYTES
+        total = self.element_bytes(spec) * spec.max_entries
+        large = not spec.type.startswith("lru") and total > PREALLOCATED_BYTES
         if large:
-            spec.flags = BPF_F_NO_PREALLOC
+            spec.flags = self.flags_for(total)
         if not isinstance(spec.value, Aggregate) or \
                 not large and not (spec.read_in_kernel and not self.feature("map_lookup_percpu_elem")):
             return
@@ -165,6 +166,13 @@ class Unit:
         if size <= LARGEST_VALUE:
             spec.type, spec.cpus, spec.stride, spec.value_size = \
                 spec.type.replace("percpu_", ""), self.world.cpus, spec.value_size, size
+
+    def flags_for(self, size: int) -> int:
+        """Of a hash whose elements have ``size`` bytes in all: large ones get their memory when they need it. Before
+        Linux 6.1 it came from kmalloc(), in whose middle a program may run: there the kernel refuses such maps to
+        programs of perf events, and puts a warning into its log for all others (check_map_prog_compatibility() in
+        kernel/bpf/verifier.c)."""
+        return BPF_F_NO_PREALLOC if size > PREALLOCATED_BYTES and self.feature("map_allocation") else 0
 
     def make_hot(self, spec: MapSpec) -> None:
         """Give an aggregate that programs only add to, and that nobody empties, its hot elements."""
@@ -206,7 +214,10 @@ class Unit:
 
     def stacks(self) -> str:
         """Frames by id: u64 each, innermost first, zero after the last."""
-        return self.internal(STACKS, lambda: MapSpec(STACKS, "hash", 8, 8 * STACK_FRAMES, 65536, BPF_F_NO_PREALLOC))
+        element = 8 + 8 * STACK_FRAMES
+        entries = MOST_STACKS if self.feature("map_allocation") else PREALLOCATED_BYTES // element
+        return self.internal(STACKS, lambda: MapSpec(
+            STACKS, "hash", 8, 8 * STACK_FRAMES, entries, self.flags_for(entries * element)))
 
     def stack_reserve(self) -> str:
         """Room for stacks that the kernel has no element for at the moment.

@@ -278,8 +278,8 @@ def _has_inherit_thread(host: Features) -> bool | None:
     return True
 
 
-def _has_faultable_syscalls(host: Features) -> bool | None:
-    """Where the kernel lets such programs sleep, it keeps none of that kind from being preempted."""
+def _has_preemptible_raw_tp(host: Features) -> bool | None:
+    """Where the kernel lets those of system calls sleep, it keeps none from being preempted."""
     return _try_program("raw_tracepoint", flags=uapi.BPF_F_SLEEPABLE)
 
 
@@ -338,14 +338,15 @@ TABLE = [
     Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _has_missed_counts),
     Feature("uprobe_multi", "one link for many user functions", "6.6", _probe_btf("bpf_uprobe_multi_link", _STRUCT)),
     Feature("syscall_stacks", "kernel stacks at classic tracepoints of system calls", "6.12", _has_syscall_stacks),
-    Feature("faultable_syscalls", "programs of raw tracepoints of system calls may sleep, and be preempted", "7.2",
-            _has_faultable_syscalls),
+    Feature("preemptible_raw_tp", "programs of raw tracepoints can be preempted", "7.2", _has_preemptible_raw_tp),
     Feature("inherit_thread", "counters of a process's threads that those it starts do not inherit", "5.13",
             _has_inherit_thread),
     Feature("uretprobe_func", "the function of a uretprobe", "6.7", _has_uretprobe_func),
     Feature("jit", "programs are compiled, and so can call the kernel's functions and be called back", "", _has_jit),
     Feature("ringbuf", "ring buffer", "5.8", _probe_map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _probe_map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
+    Feature("map_allocation", "elements of maps that are allocated when they are needed, wherever a program runs",
+            "6.1", _probe_btf("bpf_mem_alloc", _STRUCT)),
     Feature("attach_cookie", "a number per attach point", "5.15",
             lambda host: _combine_answers([_try_program(p, _helper_call("get_attach_cookie"))
                                            for p in ("kprobe", "tracepoint", "perf_event")])),

@@ -297,6 +297,7 @@ _IMPLIED_BY: dict[str, tuple[int, str]] = {
     "jit": (codec.FUNC, "bpf_jit_alloc_exec"),
     "ringbuf": (0, "BPF_MAP_TYPE_RINGBUF"),
     "map_mmap": (0, "BPF_F_MMAPABLE"),
+    "map_allocation": (codec.STRUCT, "bpf_mem_alloc"),
     "attach_cookie": (0, "BPF_FUNC_get_attach_cookie"),
     "raw_tp_cookie": (codec.FUNC, "bpf_get_attach_cookie_tracing"),
     "get_current_task_btf": (0, "BPF_FUNC_get_current_task_btf"),

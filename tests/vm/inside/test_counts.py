@@ -54,6 +54,40 @@ int main(void)
 """
 
 
+PAGED = r"""
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(void)
+{
+    for (int i = 0; i < CROWD; i++)
+        if (!fork()) {
+            for (int n = 0; n < CALLS; n++) {
+                char *page = mmap(NULL, 4096, PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                *page = 1;
+                munmap(page, 4096);
+            }
+            _exit(0);
+        }
+    while (wait(NULL) > 0)
+        ;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("key", ["", "[kstack(8)]"])
+def test_tracepoints_are_counted_whoever_is_preempted(key: str, tmp_path: Path) -> None:
+    """Each page that they write to is allocated."""
+    crowd = compile_c(PAGED, tmp_path, "crowd", f"-DCROWD={CROWD}", f"-DCALLS={CALLS // 4}")
+    done = run_sonde("-c", str(crowd), "-f", "json", "-e", "tracepoint:kmem:mm_page_alloc "
+                     f'/comm == "crowd" && args.order == 0/ {{ @n = count(); @stacks{key} = count(); }}', timeout=100)
+    total = re.search(r'"@n": (\d+)', done.stdout)
+    assert total and int(total[1]) >= CROWD * CALLS // 4, done.stdout
+    assert "skipped" not in done.stderr
+
+
 @pytest.mark.parametrize("place", ["syscalls:sys_{}_getpgid", "raw_syscalls:sys_{}"])
 def test_system_calls_are_counted_whoever_is_preempted(place: str, tmp_path: Path) -> None:
     """Three processes for each CPU: from Linux 7.2 on programs of their raw tracepoints can be preempted, and the

@@ -198,7 +198,7 @@ def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, n
     lo.b.branch("jne", ends, 0, found, rest)
     if not loops:
         lo.b.start(rest)
-        _rest_agrees(lo, lo.b.alu("add", base, index), other, min(size, needle_size), found, differs)
+        _rest_agrees(lo, base, index, size, other, needle_size, found, differs)
     lo.b.start(differs)
     lo.b.branch("jeq", lo.b.alu("and", have, 0xFF), 0, no, step)
     lo.b.start(step)
@@ -229,15 +229,19 @@ def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: BasicBlock, d
     lo.b.start(more)
 
 
-def _rest_agrees(lo: Lower, hay: Reg, needle: Reg, most: int, found: BasicBlock, differs: BasicBlock) -> None:
-    """Without bpf_loop: a loop over the words after the first."""
+def _rest_agrees(lo: Lower, base: Reg, index: Reg, size: int, needle: Reg, needle_size: int, found: BasicBlock,
+                 differs: BasicBlock) -> None:
+    """Without bpf_loop: a loop over the words after the first, from ``index`` on."""
     at = lo.b.function.reg("at")
     lo.b.set(at, 8)
-    head, body = lo.b.block("match"), lo.b.block("word")
+    head, near, body = lo.b.block("match"), lo.b.block("near"), lo.b.block("word")
     lo.b.start(head)
-    lo.b.branch("jlt", at, most, body, differs)
+    lo.b.branch("jlt", at, needle_size, near, differs)
+    lo.b.start(near)
+    place = lo.b.alu("add", index, at)
+    lo.b.branch("jlt", place, size, body, differs)
     lo.b.start(body)
-    _prefix_word(lo, lo.b.alu("add", hay, at), lo.b.alu("add", needle, at), 0, found, differs)
+    _prefix_word(lo, lo.b.alu("add", base, place), lo.b.alu("add", needle, at), 0, found, differs)
     lo.b.set(at, lo.b.alu("add", at, 8))
     lo.b.jump(head)
 
