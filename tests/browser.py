@@ -10,6 +10,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,7 +54,7 @@ class Browser:
                    f"--user-data-dir={self._folder.name}", "about:blank"]
         try:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                            stderr=subprocess.DEVNULL, pass_fds=(theirs, theirs_too))
+                                            stderr=subprocess.DEVNULL, pass_fds=(theirs, theirs_too), start_new_session=True)
         finally:
             os.close(theirs)
             os.close(theirs_too)
@@ -76,7 +77,7 @@ class Browser:
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         os.close(self._read)
         self._folder.cleanup()

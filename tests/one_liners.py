@@ -47,8 +47,9 @@ def run(item: OneLiner, program: str) -> tuple[str, int]:
 
 
 def lacking(program: str) -> str:
-    """The first tracepoint of a program that this kernel does not have; "" if it has all."""
-    found = re.search(r"No matches for tracepoint (\S+)\.$", run_sonde("--mode", "codegen", "-e", program).stderr, re.M)
+    """The first tracepoint of a program, or field of one, that this kernel does not have; "" if it has all."""
+    said = run_sonde("--mode", "codegen", "-e", program).stderr
+    found = re.search(r"(?:o matches for tracepoint|no tracepoint matches|a field named) (\S+?)\.?$", said, re.M)
     return found[1] if found else ""
 
 

@@ -38,6 +38,9 @@ rawtracepoint:sched_process_free
 """)
 
 
+BEGINNINGS = "task_newtask", "sched_process_fork"
+
+
 class FamilyLog:
     """Keeps the script's map of the family from now on. ``session`` is that of FOLLOW, not loaded yet, which knows the
     command as ``cpid``; ``maps`` are those of the script, which is not attached yet."""
@@ -61,7 +64,7 @@ class FamilyLog:
         """Add the processes that are not in the map."""
         own = self._session.losses()
         skipped = dict(own.skipped)
-        twice = min([skipped.pop(f"rawtracepoint:vmlinux:{name}", 0) for name in ("task_newtask", "sched_process_fork")])
+        twice = min([skipped.pop(f"rawtracepoint:vmlinux:{name}", 0) for name in BEGINNINGS])
         unnoted = max([count for _, count in own.errors], default=0)  # what finds no room finds none twice
         losses.strayed += twice + unnoted + sum(skipped.values())
 

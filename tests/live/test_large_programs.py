@@ -17,6 +17,7 @@ def counts_of(script: str) -> dict[str, dict[object, object]]:
         return {name: dict(trace.maps[name].items()) for name in trace.maps}
 
 
+@pytest.mark.skipif(not live_world().has_feature("bpf_loop"), reason="kernel lacks bpf_loop (Linux 5.17)")
 @pytest.mark.parametrize("stack", ["kstack", "ustack", "kstack(3)"])
 def test_stacks_in_a_loop(stack: str) -> None:
     body = f"@[{stack}, $i] = count(); @both[{stack}, comm] = sum($i);"

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from sonde.compiling import live_world
 from support import Tracer, interpreters, run_sonde, trace
 
-pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="pystack is for x86_64")
+pytestmark = [pytest.mark.skipif(os.uname().machine != "x86_64", reason="pystack is for x86_64"),
+              pytest.mark.skipif(not live_world().has_feature("bpf_loop"), reason="kernel lacks bpf_loop (Linux 5.17)")]
 
 TARGET = Path(__file__).parents[1] / "pystack_target.py"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")

@@ -90,7 +90,7 @@ def python_obstacle(world: World) -> str:
     pointer = ARCHES[world.arch].thread_pointer
     if not pointer or task is None or thread is None or thread.field(pointer) is None:
         return "pystack finds the current thread on x86_64 only, by the kernel's BTF"
-    return "" if world.has_feature("bpf_loop") else "pystack needs loops in programs (bpf_loop: Linux 5.17)"
+    return "" if world.has_feature("bpf_loop") else "pystack needs loops in programs: bpf_loop (Linux 5.17)"
 
 
 def _type_of_python_stack(context: CheckContext, node: Reference) -> Type | None:

@@ -286,7 +286,7 @@ def _has_preemptible_raw_tp(host: Features) -> bool | None:
 def _has_uretprobe_func(host: Features) -> bool | None:
     """bpf_get_func_ip() works for uprobes where struct bpf_trace_run_ctx says that it is one."""
     context = host.btf.find_struct("bpf_trace_run_ctx") if host.btf else None
-    return context.field("is_uprobe") is not None if context else None
+    return context is not None and context.field("is_uprobe") is not None if host.btf else None
 
 
 def _has_current_task_variable(host: Features) -> bool | None:

@@ -19,7 +19,7 @@ from ..memory import Cache, Memory
 from . import binaries, syscalls
 from .foreign import files, mapped
 from .perf_ring import RECORD_LOST, RING_BYTES, PerfRing
-from .user_symbols import Mapping, is_file, read_maps
+from .user_symbols import INODE_BITS, Mapping, is_file, read_maps
 
 _DUMMY = 9            # PERF_COUNT_SW_DUMMY
 # bits of perf_event_attr
@@ -32,7 +32,8 @@ _MISC_BUILD_ID = 1 << 14  # of a MMAP2 record
 # pid, tid, address, length, offset; then 24 bytes: device and inode, or the build id's size and (after 4 bytes)
 # itself; then protection and flags, and the name.
 _MMAP2_BODY = struct.Struct("=IIQQQB")
-_MMAP2_ID, _MMAP2_NAME, _MOST_ID = 36, 64, 20
+_MMAP2_ID, _MMAP2_INODE, _MMAP2_NAME, _MOST_ID = 36, 40, 64, 20
+_INODE = struct.Struct("=Q")
 LOOK = 0.2        # s: the limit for the processes that run at the start
 OPENING = 0.1     # s: the limit, at each reading, for the files that processes elsewhere map
 _ELSEWHERE = 0  # the kernel's pid for processes outside of our PID namespace: kernel/events/core.c
@@ -206,9 +207,13 @@ class MappingLog:
             if pid == _ELSEWHERE:
                 return
             name = body[_MMAP2_NAME:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-            known = body[_MMAP2_ID:_MMAP2_ID + min(size, _MOST_ID)].hex() if misc & _MISC_BUILD_ID else ""
+            known, inode = "", None
+            if misc & _MISC_BUILD_ID:
+                known = body[_MMAP2_ID:_MMAP2_ID + min(size, _MOST_ID)].hex()
+            else:
+                inode = _INODE.unpack_from(body, _MMAP2_INODE)[0] & INODE_BITS
             path = self._openable(pid, name, known) if is_file(name) else ""
-            mapping = Mapping(start, start + length, offset, path, name, known)
+            mapping = Mapping(start, start + length, offset, path, name, known, inode or None)
             self._remember_mapping(pid, mapping)
             for watcher in self._watchers if path else ():
                 watcher.add_mapping(pid, mapping)

@@ -7,6 +7,7 @@ registers. Neither type information nor the verifier tells which, so it is tried
 
 from __future__ import annotations
 
+import errno
 import os
 
 from .. import uapi
@@ -41,5 +42,7 @@ def has_syscall_stacks() -> bool | None:
                 syscalls.link_perf_event(program, event):
             os.getppid()
             return any(syscalls.map_lookup(result, bytes(4), 8) or b"")
-    except (OSError, SyscallError):
+    except SyscallError as error:
+        return False if error.errno == errno.EINVAL else None  # before Linux 5.15 perf events have no links
+    except OSError:
         return None

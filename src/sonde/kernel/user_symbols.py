@@ -37,7 +37,7 @@ class Mapping(Record):
     path: str
     name: str
     build_id: str = ""  # of the file when it was mapped, if the kernel reported it
-    inode: tuple[int, int] | None = None  # (device, inode) of what was at the path when the mapping was seen
+    inode: int | None = None  # the file's number: reported by the kernel, or of what was at the path when it was seen
 
     @property
     def size(self) -> int:
@@ -45,6 +45,7 @@ class Mapping(Record):
         return 400 + getsizeof(self.path) + getsizeof(self.name) + len(self.build_id)
 
 
+INODE_BITS = 0xFFFFFFFF
 _MAP_FILES = "/map_files/"  # where the kernel offers the files that a process has mapped
 _NO_FILES = ("/dev/zero", "/memfd:", "/SYSV", "//anon")  # memory that has a name
 
@@ -77,13 +78,12 @@ def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
     return found
 
 
-def _inode_at(path: str) -> tuple[int, int] | None:
-    """(device, inode) of what is at a path; None if that cannot be seen."""
+def _inode_at(path: str) -> int | None:
+    """The inode's number of what is at a path, without the bits that overlayfs adds; None if it cannot be seen."""
     try:
-        found = os.stat(path)
+        return os.stat(path).st_ino & INODE_BITS
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
 
 
 def is_file(name: str) -> bool:

@@ -216,13 +216,27 @@ class Map:
         gains = self._gains_since_base(states)
         active = {key for key, gain in gains if any(gain)}
         bases = dict(states)
-        for key in [key for key, _ in states if key not in active and key in self._bases]:
-            raw = syscalls.map_lookup_and_delete(self.fd, key, self._element)
+        idle = [key for key, _ in states if key not in active and key in self._bases]
+        for key in idle:
+            raw = self._take_element(key, 2 * len(idle) >= self.spec.max_entries)
             late = merge.subtract_state(self._merge_cells(raw)[0], bases.pop(key)) if raw is not None else ()
             if any(late):  # it came to life just now
                 gains.append((key, late))
         self._bases, self._zeroed = bases, set()
         return self._finish_items(gains)
+
+    def _take_element(self, key: bytes, needed: bool) -> bytes | None:
+        """The value under a key, which is deleted. Before Linux 5.14 that takes two steps, and what is added in between
+        is lost: there it is only done where it is ``needed``, and None otherwise."""
+        try:
+            return syscalls.map_lookup_and_delete(self.fd, key, self._element)
+        except SyscallError as error:
+            if error.errno not in _NO_BATCH:
+                raise
+        raw = syscalls.map_lookup(self.fd, key, self._element) if needed else None
+        if needed:
+            syscalls.map_delete(self.fd, key)
+        return raw
 
     # keyless maps: memory
 
