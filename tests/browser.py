@@ -54,7 +54,8 @@ class Browser:
                    f"--user-data-dir={self._folder.name}", "about:blank"]
         try:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                            stderr=subprocess.DEVNULL, pass_fds=(theirs, theirs_too), start_new_session=True)
+                                            stderr=subprocess.DEVNULL, pass_fds=(theirs, theirs_too),
+                                            start_new_session=True)
         finally:
             os.close(theirs)
             os.close(theirs_too)

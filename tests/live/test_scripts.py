@@ -283,7 +283,7 @@ def shell(command: str) -> tuple[int, str, str]:
 def test_shell(command: str, status: int, out: str, err: str) -> None:
     done = shell(command)
     assert done[0] == status
-    assert done[1].removesuffix("\n\n") == out
+    assert done[1].removesuffix("\n\n") == out, done[2]
     assert err in done[2]
 
 

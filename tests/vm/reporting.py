@@ -15,6 +15,9 @@ import pytest
 # Sonde's sentence about what came later
 REFUSAL = re.compile(r"(?:ERROR|CompileError): ([^\n\\]* \(Linux (\d+)\.(\d+)\))")
 WITHOUT_JIT = re.compile(r"ERROR: ([^\n\\]*)(?:(?!ERROR: )[\s\S])*?HINT: (BPF\\?'s JIT compiler is needed, too)")
+# What the verifier cannot follow to its end before there were calls of loops (Linux 5.17).
+TOO_MUCH = re.compile(r"the kernel rejected the program: ((?:the program is too complex|the program has too many "
+                      r"branches|a loop does not end)[^\n\\]*)")
 COMPLAINT = re.compile(r"(WARNING|BUG|Oops|INFO): (?!.*(soft lockup|rcu_|task ))[^\n]*")  # the emulator is slow, too
 RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
@@ -64,6 +67,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     later = next((match for match in REFUSAL.finditer(text) if RELEASE < (int(match[2]), int(match[3]))), None)
     if outcome != "skipped" and later:  # as it should be: refused in a sentence that names the first kernel that can
         outcome, text = "skipped", later[1]
+    elif outcome != "skipped" and RELEASE < (5, 17) and (refused := TOO_MUCH.search(text)):
+        outcome, text = "skipped", f"{refused[1]} (Linux 5.17)"
     elif outcome != "skipped" and (refused := WITHOUT_JIT.search(text)) and not compiles_programs():
         outcome, text = "skipped", f"{refused[1]}: {refused[2]}"
     write_outcome(report, outcome, text)

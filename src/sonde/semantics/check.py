@@ -258,7 +258,8 @@ def _check_keys(maps: dict[str, ScriptMap], world: World, diagnostics: Diagnosti
     for held in maps.values():
         if held.key is not None and held.key.size > LONGEST_KEY and not world.has_feature("long_keys"):
             diagnostics.error("missing-feature", f"The keys of {held.name} have {held.key.size} bytes, and this kernel "
-                              f"takes {LONGEST_KEY} at most", held.span, ["set max_strlen, or give str() a length"])
+                              f"takes no more than {LONGEST_KEY} (Linux 5.11)", held.span,
+                              ["set max_strlen, or give str() a length"])
 
 
 def _finish_map(state: MapState, labels: tuple[str, ...], at_end: str) -> ScriptMap:
