@@ -204,12 +204,13 @@ def test_a_missing_tracefs_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_btf_world_agrees(world: LiveWorld) -> None:
     other = BtfWorld(VMLINUX)
-    same = 0
+    same = []
     for category, event in random.Random(1).sample(world.tracepoints(), 120):
         live, guessed = world.tracepoint_format(category, event), other.tracepoint_format(category, event)
         if live and guessed:
-            same += [(f.name, f.offset) for f in live.args.fields] == [(f.name, f.offset) for f in guessed.args.fields]
-    assert same > 80  # those that have no struct of their own
+            of_live, of_guessed = ([(f.name, f.offset) for f in each.args.fields] for each in (live, guessed))
+            same.append(of_live == of_guessed)
+    assert len(same) > 40 and sum(same) > 0.85 * len(same)  # before Linux 5.11 modules tell no types
 
 
 # ---- features
