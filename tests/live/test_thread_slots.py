@@ -47,10 +47,11 @@ def test_elements_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert left_in_purses(trace, "@s") == entries
         assert not list(trace.maps["@s"].items())
         full = sum(count for site, count in trace.losses.errors if site.kind == "map_full")
-    assert values["@enters"] == values["@right"] == CALLS * THREADS
-    assert values["@wrong"] is values["@none"] is values["@gone"] is None
+    unheld = values["@none"] or 0  # of threads preempted in the middle of a call there may be more than elements
+    assert values["@enters"] == values["@right"] + unheld == CALLS * THREADS and (not unheld or entries < THREADS)
+    assert values["@wrong"] is None and (values["@gone"] or 0) == unheld
     assert len(kept) == min(entries, THREADS) and all(key == value for key, value in kept.items())
-    assert full == (THREADS - len(kept)) * CALLS
+    assert full == (THREADS - len(kept)) * CALLS + unheld
 
 
 @pytest.mark.parametrize(("at_end", "left"), [("", {7}), ("zero(@s);", {0}), ("clear(@s);", set())])
