@@ -39,7 +39,8 @@ def test_the_deciding_line_and_its_place() -> None:
 
 
 @pytest.mark.parametrize("states", [
-    "", "stack depth 16 max 0\ninsns processed 1000001\n", " R0=inv0 R1_w=inv(id=0,smin_value=-1) R10=fp0\n", "R0=inv0 R10=fp0\n"])
+    "", "stack depth 16 max 0\ninsns processed 1000001\n", " R0=inv0 R1_w=inv(id=0,smin_value=-1) R10=fp0\n",
+    "R0=inv0 R10=fp0\n"])
 def test_complexity(states: str) -> None:
     """Linux 5.10 may write what registers hold behind it, on a line of its own."""
     found = explain_log(TOO_LARGE + states, [(0, "only")])

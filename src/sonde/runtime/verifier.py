@@ -72,8 +72,8 @@ _RULES: tuple[tuple[str, str], ...] = (
 
 _INSTRUCTION = re.compile(r"^(?:from \d+ to )?(\d+)(?:: \(|: R\d|: safe)")
 _NOISE = re.compile(r"^(?:insns processed|processed \d+ insns|verification time|stack depth|max_states|mark_precise|"
-                    r"func#|\s*$|;|(?:from \d+ to )?\d+: |(?:cur|old) state| ?R\d(?:_\w+)?=|last_idx|first_idx|regs=|parent |"
-                    r"propagating|arg#\d)")
+                    r"func#|\s*$|;|(?:from \d+ to )?\d+: |(?:cur|old) state| ?R\d(?:_\w+)?=|last_idx|first_idx|"
+                    r"regs=|parent |propagating|arg#\d)")
 
 _GIVEN_UP = re.compile(r"BPF program is too large|infinite loop detected")  # may follow an instruction on its line
 
