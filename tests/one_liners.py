@@ -47,9 +47,11 @@ def run(item: OneLiner, program: str) -> tuple[str, int]:
 
 
 def lacking(program: str) -> str:
-    """The first tracepoint of a program, or field of one, that this kernel does not have; "" if it has all."""
+    """The first tracepoint of a program, in guests also field of one, that this kernel does not have; "" if it has
+    all."""
     said = run_sonde("--mode", "codegen", "-e", program).stderr
-    found = re.search(r"(?:o matches for tracepoint|no tracepoint matches|a field named) (\S+?)\.?$", said, re.M)
+    others = "|no tracepoint matches|a field named" if os.environ.get("SONDE_VM") else ""
+    found = re.search(rf"(?:No matches for tracepoint{others}) (\S+?)\.?$", said, re.M)
     return found[1] if found else ""
 
 

@@ -64,6 +64,7 @@ class FamilyLog:
         """Add the processes that are not in the map."""
         own = self._session.losses()
         skipped = dict(own.skipped)
+        # No more than this were skipped at both.
         twice = min([skipped.pop(f"rawtracepoint:vmlinux:{name}", 0) for name in BEGINNINGS])
         unnoted = max([count for _, count in own.errors], default=0)  # what finds no room finds none twice
         losses.strayed += twice + unnoted + sum(skipped.values())

@@ -210,7 +210,10 @@ def test_btf_world_agrees(world: LiveWorld) -> None:
         if live and guessed:
             of_live, of_guessed = ([(f.name, f.offset) for f in each.args.fields] for each in (live, guessed))
             same.append(of_live == of_guessed)
-    assert len(same) > 40 and sum(same) > 0.85 * len(same)  # before Linux 5.11 modules tell no types
+    if os.listdir("/sys/kernel/btf") == ["vmlinux"]:  # before Linux 5.11 modules tell no types
+        assert len(same) > 40 and sum(same) > 0.85 * len(same)
+    else:
+        assert sum(same) > 90
 
 
 # ---- features

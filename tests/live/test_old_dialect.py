@@ -150,7 +150,8 @@ def test_tools_compile(path: Path, opened: list[str]) -> None:
     if verdict.works or tool.name in without_counters():
         compile_without_headers(path.read_text(), opened, tool.sample_arguments)
     else:
-        assert any(word in " ".join(verdict.why) for word in ("this kernel", "No matches", "named")), verdict.why
+        reasons = ["this kernel", "No matches", *["a field named"] * bool(os.environ.get("SONDE_VM"))]
+        assert any(word in " ".join(verdict.why) for word in reasons), verdict.why
         assert not headers(opened)
 
 

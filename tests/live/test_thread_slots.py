@@ -48,7 +48,8 @@ def test_elements_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert not list(trace.maps["@s"].items())
         full = sum(count for site, count in trace.losses.errors if site.kind == "map_full")
     unheld = values["@none"] or 0  # of threads preempted in the middle of a call there may be more than elements
-    assert values["@enters"] == values["@right"] + unheld == CALLS * THREADS and (not unheld or entries < THREADS)
+    assert values["@enters"] == values["@right"] + unheld == CALLS * THREADS \
+        and (not unheld or entries < THREADS and os.environ.get("SONDE_VM"))
     assert values["@wrong"] is None and (values["@gone"] or 0) == unheld
     assert len(kept) == min(entries, THREADS) and all(key == value for key, value in kept.items())
     assert full == (THREADS - len(kept)) * CALLS + unheld

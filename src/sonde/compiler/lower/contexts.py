@@ -240,14 +240,18 @@ class SyscallExitContext(SyscallContext):
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
 
 
+def task_registers(lo: Lower) -> Reg:
+    """A typed pointer to the current task's registers, as it left user space."""
+    return lo.b.call(h.TASK_REGISTERS, [lo.b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
+
+
 class RecordedContext(SyscallContext):
     """The same by ``raw_syscalls:``, whose record has no registers: they are where the task left user space."""
 
     program = "tracepoint"
 
     def registers(self, lo: Lower) -> Mem:
-        pointer = lo.b.call(h.TASK_REGISTERS, [lo.b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
-        return Mem(pointer, 0, KERNEL, btf=1)
+        return Mem(task_registers(lo), 0, KERNEL, btf=1)
 
 
 class RecordedEnterContext(RecordedContext, SyscallEnterContext):

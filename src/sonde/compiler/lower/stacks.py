@@ -6,7 +6,7 @@ from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand
 from ..unit import STACK_FRAMES
-from .contexts import UserFunctionContext, arch_of
+from .contexts import UserFunctionContext, arch_of, task_registers
 from .core import Lower
 from .state import Mem
 from .tasks import process_id
@@ -56,7 +56,7 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
     if isinstance(lo.context, UserFunctionContext) and not lo.context.filters_pid:
         source = lo.context_pointer()
     else:
-        source = b.call(h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
+        source = task_registers(lo)
     b.call(h.READ_KERNEL, [lo.operand_address(registers), type.registers, source], "probe_read_kernel")
     at = registers.at(row.stack_pointer)
     page = b.alu("and", b.load(at.base, at.off, 8), -STACK_PAGE)

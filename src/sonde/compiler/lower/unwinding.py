@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from ... import unwinding as table
 from ...types import UINT64, Stack
-from .. import helpers as h
 from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Reg
 from ..unit import STACK_FRAMES
 from . import memory, stacks, words
-from .contexts import UserFunctionContext, arch_of
+from .contexts import UserFunctionContext, arch_of, task_registers
 from .core import Lower
 from .state import Mem
 from .tasks import current_task, task_memory
@@ -61,8 +60,7 @@ def _read_registers(work: Work) -> Operand:
     """The task's registers, as it left user space or is there; what tells whether it is a 32-bit program's."""
     lo, b, row = work.lo, work.b, arch_of(work.lo)
     own = isinstance(lo.context, UserFunctionContext) and not lo.context.filters_pid  # the context has them
-    source = lo.context_pointer() if own else b.call(
-        h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
+    source = lo.context_pointer() if own else task_registers(lo)
     for name, offset in (("pc", row.instruction_pointer), ("sp", row.stack_pointer), ("bp", row.frame_pointer)):
         work.put(name, b.load(source, offset))
     if row.link_register is not None:
