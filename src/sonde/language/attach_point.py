@@ -8,7 +8,7 @@ from ..source import Source, Span
 from .ast import AttachPoint
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
-from .lexer import COMPLAINTS, confusion
+from .lexer import confusion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,9 +105,6 @@ class AttachPointReader:
 
     def _fail_no_attach_point(self, pos: int) -> NoReturn:
         """There is no attach point at ``pos``."""
-        if self._source.text.startswith("/*", pos):
-            end = len(self._source.text)
-            self._fail("unterminated-comment", "syntax: expected '{'", end, end, COMPLAINTS["unterminated-comment"][1:])
         char = self._source.text[pos:pos + 1]
         hints = []
         if char == "{":

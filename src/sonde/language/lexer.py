@@ -35,7 +35,8 @@ TOKEN = patterns.compile(
     r"|(?P<end>\Z)"
     r"|(?P<other>.))", patterns.ASCII | patterns.DOTALL)
 
-_TRIVIA = patterns.compile(r"(?:\s+|" + _COMMENT + ")*", patterns.ASCII | patterns.DOTALL)
+# A comment that nobody closes goes to the end: only within an item does anything miss what it takes.
+_TRIVIA = patterns.compile(r"(?:\s+|" + _COMMENT + r"|/\*.*\Z)*", patterns.ASCII | patterns.DOTALL)
 
 
 class Lexer:
