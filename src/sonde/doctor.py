@@ -37,7 +37,8 @@ def examine_tool(tool: tools.Tool, world: World, here: bool = True) -> Verdict:
         if here:
             _try_counters(spec)
     except SondeError as error:
-        return Verdict(tool.name, False, [], _failure_reasons(error))
+        needs = tool.needs_in(world.release)
+        return Verdict(tool.name, False, [], [*_failure_reasons(error), *([needs] if needs else [])])
     return Verdict(tool.name, True, methods(spec), [warning.message for warning in spec.warnings])
 
 

@@ -143,7 +143,7 @@ import time
 def long(): time.sleep(0.3)
 def short():
     time.sleep(0.1)
-end = time.time() + 20
+end = time.time() + 100
 while time.time() < end:
     long(); short()
 """

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from namespaces import Namespace, connected, port_of, receive
+from namespaces import NO_SOCKET, Namespace, connected, port_of, receive
 from printed import histogram_total, rows
 from support import Tracer
 
@@ -120,7 +120,7 @@ def test_skbdrop_shows_the_counters(pair: tuple[Namespace, Namespace]) -> None:
     shown = dict(re.findall(r"^@nstat\[(\w+)\]: (\d+)$", tracer.stdout, re.M))
     assert shown["UdpNoPorts"] == "11" == str(after["UdpNoPorts"] - before["UdpNoPorts"])
     assert "TcpCurrEstab" not in shown and "TcpRetransSegs" not in shown
-    assert re.search(r"^@reason\[SKB_DROP_REASON_NO_SOCKET\]: \d+$", tracer.stdout, re.M)
+    assert re.search(rf"^@reason\[{NO_SOCKET}\]: \d+$", tracer.stdout, re.M)
     with Tracer("skbdrop", "-n") as quiet:
         pass
     assert "@nstat" not in quiet.stdout
@@ -138,7 +138,7 @@ def test_skbstages(pair: tuple[Namespace, Namespace], family: socket.AddressFami
     with b.listener(family) as listener:
         near, far = connected(a, listener)
         port = port_of(near)
-        with Tracer("skbstages", "-P", f"{port},{port}") as tracer, Tracer("skbstages", "-P", "1") as other:
+        with near, far, Tracer("skbstages", "-P", f"{port},{port}") as tracer, Tracer("skbstages", "-P", "1") as other:
             waited = whole = 0
             for _ in range(12):
                 begun = time.monotonic_ns()
@@ -148,8 +148,6 @@ def test_skbstages(pair: tuple[Namespace, Namespace], family: socket.AddressFami
                 waited += time.monotonic_ns() - sent
                 receive(far, 900)
                 whole += time.monotonic_ns() - begun
-        near.close()
-        far.close()
     found, lives = stages(tracer.stdout, "stage"), stages(tracer.stdout, "life")
     assert lives["read"][0] == 12 == found["6 socket queue"][0]
     for stage in ("2 qdisc", "3 device", "4 receive backlog", "5 ip and tcp"):
@@ -167,7 +165,7 @@ def test_skbstages_sees_what_nagle_holds_back(pair: tuple[Namespace, Namespace])
     with b.listener() as listener:
         near, far = connected(a, listener)
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-        with Tracer("skbstages", "-P", str(port_of(near))) as tracer:
+        with near, far, Tracer("skbstages", "-P", str(port_of(near))) as tracer:
             begun = time.monotonic_ns()
             near.send(b"corked")
             sent = time.monotonic_ns()
@@ -176,8 +174,6 @@ def test_skbstages_sees_what_nagle_holds_back(pair: tuple[Namespace, Namespace])
             near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
             receive(far, 6)
             whole = time.monotonic_ns() - begun
-        near.close()
-        far.close()
     count, ns = stages(tracer.stdout, "stage")["1 tcp send queue"]
     assert count == 1 and held <= ns <= whole
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from namespaces import Namespace, Relay, converse, growth, ip, port_of, read_counters
+from namespaces import NO_SOCKET, TELLS_REASONS, Namespace, Relay, converse, growth, ip, port_of, read_counters
 from printed import rows
 from support import Tracer, wait_for
 
@@ -242,9 +242,9 @@ def test_skbdrop(pair: tuple[Namespace, Namespace]) -> None:
                 assert client.connect_ex(address) != 0
     noports, resets = growth(before, b.counters(), "UdpNoPorts", "TcpOutRsts")
     assert (noports, resets) == (9, 4)
-    found = re.search(r"^@reason\[SKB_DROP_REASON_NO_SOCKET\]: (\d+)$", tracer.stdout, re.M)
-    assert found is not None and int(found[1]) == 13
-    stacks = re.findall(r"^@stack\[SKB_DROP_REASON_NO_SOCKET, \n((?:.*\n)*?)\]: (\d+)$", tracer.stdout, re.M)
+    found = re.search(rf"^@reason\[{NO_SOCKET}\]: (\d+)$", tracer.stdout, re.M)
+    assert found is not None and (int(found[1]) == 13 if TELLS_REASONS else int(found[1]) > 13)
+    stacks = re.findall(rf"^@stack\[{NO_SOCKET}, \n((?:.*\n)*?)\]: (\d+)$", tracer.stdout, re.M)
     assert sum(int(n) for stack, n in stacks if "udp" in stack) == 9
     assert sum(int(n) for stack, n in stacks if "tcp_v4_rcv" in stack) == 4
 
@@ -252,6 +252,8 @@ def test_skbdrop(pair: tuple[Namespace, Namespace]) -> None:
 def test_skbdrop_options(pair: tuple[Namespace, Namespace]) -> None:
     """What a device holds that goes away is freed without a reason: with -a only. Neither stacks with -r, nor counters
     with -n; those are the ones of the tool's own network namespace."""
+    if not TELLS_REASONS:
+        pytest.skip("this kernel tells no reasons (Linux 5.17)")
     a, _ = pair
     name = f"sd{os.getpid() % 100000}"
     fd = tap(a, name)

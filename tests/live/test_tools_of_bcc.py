@@ -224,6 +224,7 @@ int main(void) {
                    check=True)
     seconds = "15" if os.environ.get("SONDE_VM") else "1"  # until it has got there
     done = run_sonde("memleak", "-o", "100", "-c", str(tmp_path / "leak"), seconds, "1")
+    assert done.returncode == 0, done.stderr
     found = {name: sorted((stack.split("+")[0].split()[-1], int(n)) for stack, n in
                           re.findall(rf"^@{name}\[\n((?:        .*\n)+)\]: (\d+)$", done.stdout, re.M))
              for name in ("bytes", "allocations")}

@@ -13,15 +13,12 @@ from itertools import pairwise
 
 import pytest
 
-from namespaces import Namespace, Pair, Relay, connected, converse, growth, ip, port_of, receive
+from namespaces import NO_SOCKET, Namespace, Pair, Relay, connected, converse, growth, ip, port_of, receive
 from printed import histogram_total, rows
-from sonde.compiling import live_world
 from sonde.record import Record
 from support import Tracer
 
 ME = str(os.getpid())
-HAS_REASONS = live_world().enum_constant("SKB_DROP_REASON_NO_SOCKET") is not None  # Linux 5.17
-REASON = "SKB_DROP_REASON_NO_SOCKET" if HAS_REASONS else "not told"
 
 
 def test_tcplife(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
@@ -334,7 +331,7 @@ def test_tcpdrop(pair: tuple[Namespace, Namespace], family: socket.AddressFamily
     assert [row["SPORT"] for row in found] == ports
     near, version = (a.v4, 4) if family == socket.AF_INET else (a.v6, 6)
     assert {(row["IP"], row["SADDR"], row["DADDR"], row["DPORT"], row["STATE"], row["REASON"]) for row in found} == {
-        (version, near, address[0], address[1], "-", REASON)}
+        (version, near, address[0], address[1], "-", NO_SOCKET)}
     assert all(str(row["FLAGS"]).startswith("S") for row in found)
 
 

@@ -253,3 +253,11 @@ def test_pages_are_current() -> None:
     """Run scripts/gen_tool_docs.py after a change of a tool's header."""
     folder = ROOT / "docs" / "tools"
     assert {file.name: file.read_text() for file in folder.glob("*.md")} == generator().pages()
+
+
+@pytest.mark.parametrize(("release", "says"), [("5.10.0", True), ("5.18.19", True), ("5.19.1", False), ("", False)])
+def test_needs_are_said_where_they_name_a_younger_kernel(release: str, says: bool) -> None:
+    tool = tools.find_tool("compactsnoop")
+    assert tool is not None
+    assert tool.needs_in(release) == (says and "it needs tracepoints compaction:mm_compaction_{begin,end} with their "
+                                      "arguments in BTF (Linux 5.19)" or "")

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import os
 
+from .. import patterns
 from ..errors import UsageError
 from ..kinds import KINDS
 from ..record import Record
@@ -104,6 +105,13 @@ class Tool(Record):
         if not self.asks_who_runs:
             raise UsageError(f"{self.name} cannot be limited to a container: its events happen whichever task is "
                              "running", [f"without -C it shows all: sonde {self.name}"])
+
+    def needs_in(self, release: str) -> str:
+        """A sentence with what it needs, where that names a Linux younger than ``release`` ("5.10.0"); else ""."""
+        needs = " ".join(self.sections.get("NEEDS", "").split())
+        running = [int(number) for number in release.split(".")[:2] if number.isdigit()]
+        named = [[int(found[1]), int(found[2])] for found in patterns.finditer(r"Linux (\d+)\.(\d+)", needs)]
+        return f"it needs {needs}" if running and max(named, default=[]) > running else ""
 
     @property
     def parameters(self) -> list[str]:
