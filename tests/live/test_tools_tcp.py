@@ -341,7 +341,7 @@ def test_tcpdrop_has_a_stack(pair: tuple[Namespace, Namespace]) -> None:
         address = unused.getsockname()[:2]
     with Tracer("tcpdrop", "-P", str(address[1])) as tracer, a.socket() as client:
         assert client.connect_ex(address) != 0
-    assert re.search(r"NO_SOCKET +S\w*\n(.*\n)*? +tcp_v4_rcv", tracer.stdout)
+    assert re.search(rf"{NO_SOCKET} +S\w*\n(.*\n)*? +tcp_v4_rcv", tracer.stdout)
 
 
 def test_tcprtt(pair: tuple[Namespace, Namespace], relay: Relay, family: socket.AddressFamily) -> None:

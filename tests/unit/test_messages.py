@@ -246,6 +246,7 @@ NARROW = "WARNING: Expression of type: {} being cast to type: {}. This may cause
     ("let $x: uint8 = (int16)-3; print($x)", f"25-32: {NARROW.format('int16', 'uint8')}"),
     ("let $x: int8; $x = 5; $x += 300; print($x)", f"34-40: {NARROW.format('int64', 'int8')}"),
     ("let $x = -5; $x = (uint64)5; print($x)", f"27-35: {NARROW.format('uint64', 'int64')}"),
+    ("$a = (uint64)1; $b = -1; print(pid ? $b : $a)", f"51-53: {NARROW.format('uint64', 'int64')}"),
     ("@z = 0; @z = (uint64)@z", "22-30: WARNING: Unnecessary cast: expression is already of type uint64"),
     ("$b = true; print((bool)$b)", "26-32: WARNING: Unnecessary cast: expression is already of type bool"),
     ("(int8)pid", "9-15: WARNING: Return value discarded."),
@@ -254,6 +255,11 @@ NARROW = "WARNING: Expression of type: {} being cast to type: {}. This may cause
 ])
 def test_warnings(statements: str, message: str) -> None:
     assert said(f"BEGIN {{ {statements}; }}")[0] == message
+
+
+def test_of_while_loops_in_one_another_the_outermost_is_named() -> None:
+    found = said("BEGIN { $i = 0; while ($i < 2) { for ($k : 0..2) { while ($i < 1) { $i++; } } $i++; } }")
+    assert [line.partition(":")[0] for line in found if "deprecated" in line] == ["17-86"]
 
 
 @pytest.mark.parametrize("statements", [

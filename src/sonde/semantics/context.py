@@ -142,7 +142,7 @@ class CheckContext:
         self.passes = 0  # over all programs so far, until no type changes any more
         self.program: ProbeProgram = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
-        self.loops = 0
+        self.loops = self.whiles = 0  # around what is being checked; of the loops, those by while
         self.rounds = 1  # that the loops around this statement make, as far as that is plain to see
         self.unevaluated = False  # what is being checked is asked for its type only
         self.tasks: set[int] = set()  # the variables of loops over objects, by id
@@ -227,7 +227,7 @@ class CheckContext:
         """Start on a program."""
         self.program = program
         self.scopes = [{}]
-        self.loops, self.rounds = 0, 1
+        self.loops, self.whiles, self.rounds = 0, 0, 1
         self.visited = set()
         program.probe.variables = []
 
@@ -290,7 +290,7 @@ class CheckContext:
         if isinstance(const, int) and (isinstance(type, Enum) or any(isinstance(part, Cast)
                                                                      for part in walk_nodes(node))):
             const = None  # it has a type of its own
-        self._warn_of_narrowing(state.inferred, type, node, const)
+        self.warn_of_narrowing(state.inferred, type, node, const)
         if state.fixed:
             self._assign_fixed(state, type, merged, const, place or node)
         elif merged is None:
@@ -321,11 +321,11 @@ class CheckContext:
 
     def warn_of_cast(self, given: Type, to: Type, node: Node) -> None:
         """An integer goes where not all of its values can be."""
-        self.warning("sign-mismatch", f"Expression of type: {convert.type_name(given)} being cast to type: "
+        self.advise("sign-mismatch", f"Expression of type: {convert.type_name(given)} being cast to type: "
                      f"{convert.type_name(to)}. This may cause unexpected results. Use an explicit cast to suppress "
                      "this warning.", node.to if isinstance(node, Cast) else node)
 
-    def _warn_of_narrowing(self, have: Type, give: Type, node: Expr, const: int | str | None) -> None:
+    def warn_of_narrowing(self, have: Type, give: Type, node: Expr, const: int | str | None = None) -> None:
         """Of an integer that is assigned where not all of its values can be; a map's count stands for itself."""
         a, b = convert.as_int(have), convert.as_int(give)
         if a is None or b is None or isinstance(const, int) or isinstance(have, Bool) or isinstance(give, Bool):
@@ -406,7 +406,7 @@ class CheckContext:
         have = state.inferred_value
         merged = type if have is None else convert.merge_types(have, type)
         if have is not None and isinstance(node, Assign) and node.op == "=":
-            self._warn_of_narrowing(have, type, node.value, node.value.const)
+            self.warn_of_narrowing(have, type, node.value, node.value.const)
         if merged is None:
             assert have is not None
             self._report_map_mismatch(state, type, have, node)

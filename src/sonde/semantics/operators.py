@@ -587,6 +587,9 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
         return merged
     if is_written(node.cond) and isinstance(node.cond.const, int):
         merged = then if node.cond.const else other
+    else:
+        context.warn_of_narrowing(merged, then, node.then or node.cond)
+        context.warn_of_narrowing(merged, other, node.other)
     return _settle_ternary(node, merged)
 
 

@@ -269,16 +269,19 @@ def _check_if(context: CheckContext, node: ast.If) -> None:
 
 
 def _check_while(context: CheckContext, node: ast.While) -> None:
-    context.advise("deprecated", "While loops are deprecated and may be removed in the future.", node, [
-        "For loops support ranges (e.g. `for ($x : $start..$end) { ... }`), and can be used in place of while. These "
-        "are more easily proven to be bounded by the verifier."])
+    if context.whiles == 0:
+        context.advise("deprecated", "While loops are deprecated and may be removed in the future.", node, [
+            "For loops support ranges (e.g. `for ($x : $start..$end) { ... }`), and can be used in place of while. "
+            "These are more easily proven to be bounded by the verifier."])
     found = context.check_value(node.cond, "a loop")
     if found is not None and not convert.can_be_condition(found) and not isinstance(node.cond, ast.StrLiteral):
         # bpftrace takes what lies in memory for true: it tests the address. Histograms have none.
         true = not isinstance(found, Aggregate) or found.kind == "stats"
         node.cond = ast.BoolLiteral(node.cond.span, value=true)
         context.check_value(node.cond)
+    context.whiles += 1
     _check_loop_body(context, node.body)
+    context.whiles -= 1
 
 
 def _check_loop_body(context: CheckContext, body: Sequence[Stmt], rounds: int = 1) -> None:
