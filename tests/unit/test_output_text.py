@@ -143,7 +143,7 @@ def test_messages_with_a_place(screen: Screen) -> None:
     assert screen.told().decode() == (
         "stdin:1:15-21: WARNING: Invalid argument\nAdditional Info - helper: get_stack, retcode: -22\n"
         "begin { print(kstack); }\n              ~~~~~~\n"
-        "stdin:1:9-22: ERROR: bad 10\nbegin { print(kstack); }\n        ~~~~~~~~~~~~~\n"
+        "stdin:1:9-22: ERROR: bad 10\n"
         "WARNING: somewhere\n")
 
 

@@ -160,7 +160,8 @@ class TextOutput(Streams):
 
     def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
-        self._write_error_line(located_message(severity, text.decode("utf-8", "surrogateescape"), span))
+        place = f"{span}: " if span is not None else ""
+        self._write_error_line(f"{place}{severity}: {text.decode('utf-8', 'surrogateescape')}")
 
     def report_statistics(self, costs: Sequence[ProbeCost]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
@@ -242,23 +243,17 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
 
 
 def failure_message(message: str, span: Span | None, helper: str, retcode: int) -> str:
-    """What went wrong in a program, as text."""
-    return located_message("WARNING",
-                           message + (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else ""),
-                           span)
-
-
-def located_message(severity: str, message: str, span: Span | None) -> str:
-    """A message at a place of the script: position, message, the line, an underline."""
+    """What went wrong in a program: where, what, the line, an underline."""
+    said = f"WARNING: {message}" + (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else "")
     if span is None:
-        return f"{severity}: {message}"
+        return said
     source = span.source
     line, column = source.line_and_column(span.start)
     last, end = source.line_and_column(max(span.start, span.end))
     text = source.line_text(line)
     if last != line:
         end = len(text) + 1
-    return "\n".join([f"{span}: {severity}: {message}", *underline_span(text, column - 1, end - 1)])
+    return "\n".join([f"{span}: {said}", *underline_span(text, column - 1, end - 1)])
 
 
 class _Sink(Stream):
