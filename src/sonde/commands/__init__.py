@@ -116,7 +116,7 @@ def compile_findings(error: CompileError, parsed: Parsed | None) -> Iterator[str
     from ..tools import find_tool
     page = find_tool(tool)
     needs = page.needs_in(kernel_release()) if page is not None else ""
-    hints = [*([needs] if needs else []), *first.hints[:3]]
+    hints = [*([needs] if needs else []), *first.hints][:3]
     yield "\n".join([f"ERROR: {tool}: {first.message}", *[f"HINT: {hint}" for hint in hints]])
     more = f"and {len(others)} more: " if others else ""
     yield f"HINT: {more}sonde {tool} -v shows {'them' if others else 'where'}, sonde doctor says what works here"

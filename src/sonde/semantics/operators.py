@@ -586,17 +586,15 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
     if condition is None or not context.check_condition(node.cond, condition, node):
         return merged
     if is_written(node.cond) and isinstance(node.cond.const, int):
-        merged = then if node.cond.const else other
-    else:
-        context.warn_of_narrowing(merged, then, node.then or node.cond)
-        context.warn_of_narrowing(merged, other, node.other)
+        return _settle_ternary(node, then if node.cond.const else other)
+    context.warn_of_narrowing(merged, then, node.then or node.cond)
+    context.warn_of_narrowing(merged, other, node.other)
     return _settle_ternary(node, merged)
 
 
 def _settle_ternary(node: ast.Ternary, merged: Type) -> Type:
     chosen = node.cond.const
-    taken = chosen or isinstance(node.other, ast.RuledOut)
-    branch = (node.then if node.then is not None else node.cond) if taken else node.other
+    branch = (node.then or node.cond) if chosen or isinstance(node.other, ast.RuledOut) else node.other
     if isinstance(chosen, int) and branch.const is not None and isinstance(merged, (Int, Enum, Str, type(BOOL))):
         node.const = branch.const
     return merged

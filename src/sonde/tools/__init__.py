@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import os
 
-from .. import patterns
 from ..errors import UsageError
 from ..kinds import KINDS
 from ..record import Record
@@ -107,10 +106,12 @@ class Tool(Record):
                              "running", [f"without -C it shows all: sonde {self.name}"])
 
     def needs_in(self, release: str) -> str:
-        """A sentence with what it needs, where that names a Linux younger than ``release`` ("5.10.0"); else ""."""
+        """A sentence with what it needs, where that has "(Linux 5.19)" and is younger than ``release`` ("5.10.0"); else
+        ""."""
         needs = " ".join(self.sections.get("NEEDS", "").split())
         running = [int(number) for number in release.split(".")[:2] if number.isdigit()]
-        named = [[int(found[1]), int(found[2])] for found in patterns.finditer(r"Linux (\d+)\.(\d+)", needs)]
+        numbers = [part.replace(",", ")").partition(")")[0].split(".") for part in needs.split("(Linux ")[1:]]
+        named = [[int(part) for part in parts if part.isdigit()] for parts in numbers]
         return f"it needs {needs}" if running and max(named, default=[]) > running else ""
 
     @property
