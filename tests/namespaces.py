@@ -20,11 +20,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sonde.compiling import live_world
-
 CLONE_NEWNET = 0x40000000
-TELLS_REASONS = live_world().enum_constant("SKB_DROP_REASON_NO_SOCKET") is not None  # of drops: from Linux 5.17 on
-NO_SOCKET = "SKB_DROP_REASON_NO_SOCKET" if TELLS_REASONS else "not told"
 T = TypeVar("T")
 
 

@@ -83,6 +83,10 @@ def run_sonde(
     return done
 
 
+# Advice about a script that a command makes, in which nothing is its user's.
+OWN_ADVICE = r"^(ucalls|uflow|ugc|uobjnew|ustat|uthreads|profile|tcpsubnet):\d.*: WARNING: (signed|Unnecessary|Express)"
+
+
 class Tracer:
     """A running ``sonde``, entered when its probes are attached and ended by SIGINT.
 
@@ -150,6 +154,7 @@ class Tracer:
         self._collect()
         assert "Traceback (most recent call last)" not in self.stderr, self.stderr
         assert "internal error" not in self.stderr, self.stderr
+        assert not re.search(OWN_ADVICE, self.stderr, re.M), self.stderr
 
     @property
     def lines(self) -> list[str]:

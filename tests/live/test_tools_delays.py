@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from namespaces import NO_SOCKET, Namespace, connected, port_of, receive
+from drop_reasons import NO_SOCKET
+from namespaces import Namespace, connected, port_of, receive
 from printed import histogram_total, rows
 from support import Tracer
 

@@ -355,9 +355,10 @@ def run_after(command: list[str], tool: Callable[[str], Tracer], **environment: 
     """What the tool shows of a command that waits for a line before it does its work, and for its end."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
                           env=os.environ | environment) as process:
-        proc = Path(f"/proc/{process.pid}")  # before Linux 5.16 there is no wchan, but the system call's first argument
+        proc = Path(f"/proc/{process.pid}")
+        reading = [str(LiveWorld().syscall_number("read")), "0x0"]  # of stdin: before Linux 5.16 wchan does not tell
         wait_for(lambda: re.search("read|wait", (proc / "wchan").read_text())
-                 or (proc / "syscall").read_text().split()[1:2] == ["0x0"])
+                 or (proc / "syscall").read_text().split()[:2] == reading)
         with tool(str(process.pid)) as tracer:
             process.communicate(b"\n")
             tracer.wait()

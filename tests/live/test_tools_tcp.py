@@ -13,7 +13,8 @@ from itertools import pairwise
 
 import pytest
 
-from namespaces import NO_SOCKET, Namespace, Pair, Relay, connected, converse, growth, ip, port_of, receive
+from drop_reasons import NO_SOCKET
+from namespaces import Namespace, Pair, Relay, connected, converse, growth, ip, port_of, receive
 from printed import histogram_total, rows
 from sonde.record import Record
 from support import Tracer

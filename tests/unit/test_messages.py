@@ -260,6 +260,9 @@ def test_warnings(statements: str, message: str) -> None:
 def test_of_while_loops_in_one_another_the_outermost_is_named() -> None:
     found = said("BEGIN { $i = 0; while ($i < 2) { for ($k : 0..2) { while ($i < 1) { $i++; } } $i++; } }")
     assert [line.partition(":")[0] for line in found if "deprecated" in line] == ["17-86"]
+    function = "fn f(): uint64 { $i = (uint64)0; while ($i < 2) { $i++; } return $i; }"
+    found = said(function + " BEGIN { while (rand < 2) { f(); } }")
+    assert len([line for line in found if "deprecated" in line]) == 2  # a function's loops are its own
 
 
 @pytest.mark.parametrize("statements", [

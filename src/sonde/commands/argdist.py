@@ -70,7 +70,7 @@ NOTES
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
     return run_script("argdist", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed,
-                      number_option(parsed.named, "duration"))
+                      number_option(parsed.named, "duration"), advice=True)
 
 
 def build_script(named: dict[str, str], words: list[str]) -> str:

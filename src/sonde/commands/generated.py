@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from ..options import Parsed
 
 
-def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0) -> int:
-    """Trace with the script ``text``, for ``seconds`` if they are not 0, with Sonde's own options in ``parsed``; the
-    exit status."""
+def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0, advice: bool = False) -> int:
+    """Trace with the script ``text``, for ``seconds`` if they are not 0, with Sonde's own options in ``parsed``; with
+    ``advice`` about how it is written, as parts of it are the user's. The exit status."""
     from .. import invocation, running
     from ..source import Source
     from . import startup_warnings
     parsed.named.clear()
     parsed.process_option, parsed.seconds = "pid", seconds
     options, process = invocation.options_and_process(parsed, [])
+    options.advice = advice
     trace = invocation.new_trace(Source(name, text), options, process, parsed)
     for text in startup_warnings(trace.spec, parsed, options.pid) if options.warnings else []:
         invocation.print_to_stderr(text)

@@ -78,7 +78,7 @@ _CONVERSION = re.compile(r"%(?:%|[-+ #0-9.]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z])")
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    return run_script("trace", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
+    return run_script("trace", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed, advice=True)
 
 
 def build_script(named: dict[str, str], probes: list[str]) -> str:

@@ -108,7 +108,7 @@ def _timed(runtime: Runtime, unit: str, divisor: int) -> str:
 {who}
 if (has_key(@depth, $who)) {{
 	$depth = @depth[$who];
-	@{unit}[$who.1, $who.2] = stats((uint64)(nsecs - @began[$who, $depth]) / {divisor});
+	@{unit}[$who.1, $who.2] = stats((nsecs - @began[$who, $depth]) / {divisor});
 	delete(@began, ($who, $depth));
 	if ($depth > 1) {{ @depth[$who] = $depth - 1; }} else {{ delete(@depth, $who); }}
 }}""")
@@ -120,5 +120,5 @@ def _syscalls(timed: bool, unit: str, divisor: int) -> str:
         return f"tracepoint:raw_syscalls:sys_enter {mine} {{ @syscalls[syscall_name(args.id)] = count(); }}\n"
     return (f"tracepoint:raw_syscalls:sys_enter {mine} {{ @entered[tid] = nsecs; }}\n"
             f"tracepoint:raw_syscalls:sys_exit /has_key(@entered, tid)/ {{\n"
-            f"@syscall_{unit}[syscall_name(args.id)] = stats((uint64)(nsecs - @entered[tid]) / {divisor});\n"
+            f"@syscall_{unit}[syscall_name(args.id)] = stats((nsecs - @entered[tid]) / {divisor});\n"
             f"delete(@entered, tid); }}\n")

@@ -85,5 +85,5 @@ def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str
     guarded = f"if ({' && '.join(conditions)}) {{ {shown} }}" if conditions else shown
     key = f"tid, (uint64){which.key}"
     return runtime.clause([which.begin], f"{kept}[{key}] = (nsecs, {which.kind}, {which.keep});") \
-        + runtime.clause([which.end], f"$was = {kept}[{key}]; $ns = (uint64)(nsecs - $was.0); $kept = $was.2;\n"
+        + runtime.clause([which.end], f"$was = {kept}[{key}]; $ns = nsecs - $was.0; $kept = $was.2;\n"
                          f"{guarded}\ndelete({kept}, ({key}));", f"has_key({kept}, ({key}))")

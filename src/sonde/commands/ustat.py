@@ -123,7 +123,7 @@ def script(named: dict[str, str], runtimes: list[Runtime], every: int = 1, block
     tenths = {what: f"value_of(@{what}, $process) * 10 / {every}" for what in known}
     rates = ", ".join(f"{tenths[what]} / 10, {tenths[what]} % 10" if what in known else '"-"' for what in COLUMNS)
     sort = named.get("sort")
-    weight = "0xffffffff - (int64)$pair.0" if sort not in known else f"(int64)value_of(@{sort}, $pair.0)"
+    weight = "(int64)0xffffffff - (int64)$pair.0" if sort not in known else f"(int64)value_of(@{sort}, $pair.0)"
     return "".join([
         HEAD, "macro value_of(@map, key) { has_key(@map, key) ? (uint64)@map[key] : 0 }\n",
         f'begin {{ printf("Tracing runtimes ({told}). Output every {_seconds(every)}.\\n"); }}\n',
@@ -135,12 +135,12 @@ interval:s:{every}
 	cat("/proc/loadavg");
 	printf("\\n%-7s %-16s {heads}\\n", "PID", "COMM", {", ".join(f'"{head}"' for head in COLUMNS.values())});
 	for ($round : 0..{number_option(named, "rows", 1000)}) {{
-		$most = -1;
+		$most = (int64)-1;
 		$process = (uint64)0;
 		for ($pair : @comm) {{
 			if ({weight} > $most) {{
 				$most = {weight};
-				$process = $pair.0;
+				$process = (uint64)$pair.0;
 			}}
 		}}
 		if ($most < 0) {{

@@ -250,7 +250,7 @@ class CheckContext:
 
     def advise(self, code: str, message: str, node: Node, hints: Sequence[str] = ()) -> None:
         """A warning about how a script is written; not about those that come with Sonde."""
-        if not is_shipped(node.span.source.name):
+        if self.options.advice and not is_shipped(node.span.source.name):
             self.warning(code, message, node, hints)
 
     def report_undefined_variable(self, node: Variable) -> None:
@@ -322,11 +322,12 @@ class CheckContext:
     def warn_of_cast(self, given: Type, to: Type, node: Node) -> None:
         """An integer goes where not all of its values can be."""
         self.advise("sign-mismatch", f"Expression of type: {convert.type_name(given)} being cast to type: "
-                     f"{convert.type_name(to)}. This may cause unexpected results. Use an explicit cast to suppress "
-                     "this warning.", node.to if isinstance(node, Cast) else node)
+                    f"{convert.type_name(to)}. This may cause unexpected results. Use an explicit cast to suppress "
+                    "this warning.", node.to if isinstance(node, Cast) else node)
 
     def warn_of_narrowing(self, have: Type, give: Type, node: Expr, const: int | str | None = None) -> None:
-        """Of an integer that is assigned where not all of its values can be; a map's count stands for itself."""
+        """Of an integer that is assigned, or chosen by ?:, where not all of its values can be; a map's count stands for
+        itself."""
         a, b = convert.as_int(have), convert.as_int(give)
         if a is None or b is None or isinstance(const, int) or isinstance(have, Bool) or isinstance(give, Bool):
             return

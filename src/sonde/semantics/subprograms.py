@@ -149,8 +149,8 @@ def _needs_frame(context: CheckContext, written: Subprogram, seen: frozenset[str
 
 
 def _check_body(context: CheckContext, written: Subprogram, made: CheckedFunction, space: str) -> None:
-    saved = (context.scopes, context.loops, context.aggregate, context.function)
-    context.scopes, context.loops, context.aggregate, context.function = [{}], 0, None, made
+    saved = (context.scopes, context.loops, context.whiles, context.aggregate, context.function)
+    context.scopes, context.loops, context.whiles, context.aggregate, context.function = [{}], 0, 0, None, made
     context.calling.append(written.name)
     parameters: Sequence[ScratchVar | Variable] = made.params or [copy_tree(p.target) for p in written.params]
     states = []
@@ -175,7 +175,7 @@ def _check_body(context: CheckContext, written: Subprogram, made: CheckedFunctio
     if all(state.inferred is not None and not _is_placeless(state.inferred) for state in states):
         context.statements(context, made.clause.body)
     context.calling.pop()
-    context.scopes, context.loops, context.aggregate, context.function = saved
+    context.scopes, context.loops, context.whiles, context.aggregate, context.function = saved
 
 
 def _is_placeless(type: Type) -> bool:

@@ -109,10 +109,8 @@ class Tool(Record):
         """A sentence with what it needs, where that has "(Linux 5.19)" and is younger than ``release`` ("5.10.0"); else
         ""."""
         needs = " ".join(self.sections.get("NEEDS", "").split())
-        running = [int(number) for number in release.split(".")[:2] if number.isdigit()]
-        numbers = [part.replace(",", ")").partition(")")[0].split(".") for part in needs.split("(Linux ")[1:]]
-        named = [[int(part) for part in parts if part.isdigit()] for parts in numbers]
-        return f"it needs {needs}" if running and max(named, default=[]) > running else ""
+        named = [part.replace(",", ")").partition(")")[0] for part in needs.split("(Linux ")[1:]]
+        return f"it needs {needs}" if release and any(_series(each) > _series(release) for each in named) else ""
 
     @property
     def parameters(self) -> list[str]:
@@ -148,6 +146,11 @@ class Tool(Record):
         names = [word for left, _ in parse_entries(self.sections.get("COLUMNS", "")) if left[0] != "@"
                  for word in left.split()]
         return [name for name in names if any(map(str.isalnum, name))]
+
+
+def _series(release: str) -> list[int]:
+    """[6, 18] of 6.18.44."""
+    return [int(number) for number in release.split(".")[:2]]
 
 
 def both_ends(function: str) -> list[str]:
