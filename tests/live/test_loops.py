@@ -58,3 +58,9 @@ def test_a_thousand_statements_need_long_jumps() -> None:
     done = run_sonde("-q", "-e", f'begin {{ @x = 5000; {body} print(@m[999, "key 999"]); clear(@m); exit(); }}',
                      timeout=300)
     assert done.stdout.splitlines()[0] == "5999", done.stderr
+
+
+def test_a_loop_whose_condition_is_found_false_late() -> None:
+    """Only where values have their places is the element of the tuple known: the loop's function goes with the loop."""
+    done = run_sonde("-e", "begin { @m[1] = 1; $a = (1, 2); if ($a.0 == 2) { for ($kv : @m) { print($kv.0); } } }")
+    assert (done.returncode, done.stdout.strip()) == (0, "@m[1]: 1")

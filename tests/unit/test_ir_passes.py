@@ -20,6 +20,7 @@ from sonde.compiler.emit import emit_program
 from sonde.compiler.forward import forward_stores
 from sonde.compiler.ir import ALU, CONDITIONS, BpfFunction, MapFd, Op, Program, Reg, Slot, SlotAt, format_program
 from sonde.compiler.legal import PLACED, IllegalIR, check_program
+from sonde.compiler.liveness import Liveness
 from sonde.compiler.lower.core import Lower
 from sonde.compiler.passes import PASSES
 from sonde.compiler.place import place_slots
@@ -198,11 +199,11 @@ def test_live_registers_never_share_a_place(seed: int, pressure: int) -> None:
     """Wherever a value is live behind an operation, what is written there goes elsewhere; calls spare it."""
     function = Writer(seed, pressure).write()
     optimize.simplify_cfg(function)
-    live_out = allocate.find_liveness(function)
+    liveness = Liveness(function)
     place = allocate.allocate_registers(function).place
     registers = {r.id: r for r in function.registers}
     for block in function.blocks:
-        live = {registers[i] for i in range(len(function.registers)) if live_out[block] >> i & 1}
+        live = {registers[id] for id in liveness.after(block)}
         for op in reversed(block.ops):
             if op.dst is not None:
                 live.discard(op.dst)

@@ -35,6 +35,7 @@ ALU_SIGNS = {"add": "+=", "sub": "-=", "mul": "*=", "div": "/=", "or": "|=", "an
              "mod": "%=", "xor": "^=", "mov": "=", "arsh": "s>>="}
 JMP_SIGNS = {"jeq": "==", "jgt": ">", "jge": ">=", "jset": "&", "jne": "!=", "jsgt": "s>", "jsge": "s>=",
              "jlt": "<", "jle": "<=", "jslt": "s<", "jsle": "s<="}
+WIDE = LD | SIZES[8] | IMM  # the code that takes two slots
 PSEUDO_MAP_FD, PSEUDO_MAP_VALUE, PSEUDO_FUNC = 1, 2, 4
 PSEUDO_CALL, PSEUDO_KFUNC = 1, 2
 _WORDS = {"little": struct.Struct("<BBhi"), "big": struct.Struct(">BBhi")}
@@ -54,7 +55,7 @@ class Insn:
     @property
     def wide(self) -> bool:
         """Takes two slots (a 64-bit immediate)."""
-        return self.code == LD | SIZES[8] | IMM
+        return self.code == WIDE
 
     def encode(self, order: str = byteorder) -> bytes:
         """8 bytes, or 16 for a wide instruction; labels must have been resolved into off and imm."""

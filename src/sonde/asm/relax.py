@@ -7,7 +7,7 @@ distant label, and the program itself jumps around it.
 
 from __future__ import annotations
 
-from .insn import JMP, JMP32, JMP_OPS, Insn, jump, jump_long
+from .insn import JMP, JMP32, JMP_OPS, WIDE, Insn, jump, jump_long
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,13 +20,16 @@ INVERSE = {"jeq": "jne", "jne": "jeq", "jgt": "jle", "jle": "jgt", "jge": "jlt",
            "jsgt": "jsle", "jsle": "jsgt", "jsge": "jslt", "jslt": "jsge"}
 _INVERSE = {JMP_OPS[a]: JMP_OPS[b] for a, b in INVERSE.items()}
 _JA = JMP | JMP_OPS["ja"]
+# With a label, a jump to it by a 16-bit offset.
+_JUMPS = frozenset(kind | op | source for kind in (JMP, JMP32) for name, op in JMP_OPS.items()
+                   if name != "call" and (kind, name) != (JMP32, "ja") for source in (0, 8))
 
 
 def relax_jumps(items: list[Item], long_jumps: Callable[[], bool]) -> list[Item]:
     """``items`` with every jump within its reach; ``long_jumps()`` says whether the kernel knows ``gotol``."""
-    if len(items) <= REACH // 2 or not far_jumps(items, label_positions(items)[0]):
+    if len(items) <= REACH // 2 or not (far := far_jumps(items, label_positions(items)[0])):
         return items
-    return _insert_long_jumps(items) if long_jumps() else _insert_islands(items)
+    return _insert_long_jumps(items, far) if long_jumps() else _insert_islands(items)
 
 
 def label_positions(items: list[Item]) -> tuple[dict[str, int], int]:
@@ -37,14 +40,8 @@ def label_positions(items: list[Item]) -> tuple[dict[str, int], int]:
         if isinstance(item, str):
             labels[item] = at
         else:
-            at += 2 if item.wide else 1
+            at += 2 if item.code == WIDE else 1
     return labels, at
-
-
-def is_jump(insn: Insn) -> bool:
-    """Whether it is a jump with a 16-bit offset to a label."""
-    return bool(insn.label) and insn.code & 7 in (JMP, JMP32) and insn.code & 0xF0 != JMP_OPS["call"] \
-        and insn.code != JMP32 | JMP_OPS["ja"]
 
 
 def far_jumps(items: list[Item], labels: dict[str, int], reach: int = REACH) -> set[int]:
@@ -54,18 +51,15 @@ def far_jumps(items: list[Item], labels: dict[str, int], reach: int = REACH) -> 
     for index, item in enumerate(items):
         if isinstance(item, str):
             continue
-        if is_jump(item) and abs(labels[item.label] - at - 1) > reach:
+        if item.label and item.code in _JUMPS and abs(labels[item.label] - at - 1) > reach:
             found.add(index)
-        at += 2 if item.wide else 1
+        at += 2 if item.code == WIDE else 1
     return found
 
 
-def _insert_long_jumps(items: list[Item]) -> list[Item]:
+def _insert_long_jumps(items: list[Item], far: set[int]) -> list[Item]:
     """Replace a branch by its opposite, around a long jump. Each round makes others longer, until none is too long."""
     for round in range(100):
-        far = far_jumps(items, label_positions(items)[0])
-        if not far:
-            break
         made: list[Item] = []
         for index, item in enumerate(items):
             if index in far and isinstance(item, Insn):
@@ -73,6 +67,9 @@ def _insert_long_jumps(items: list[Item]) -> list[Item]:
             else:
                 made.append(item)
         items = made
+        far = far_jumps(items, label_positions(items)[0])
+        if not far:
+            break
     return items
 
 

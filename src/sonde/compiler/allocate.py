@@ -10,6 +10,11 @@ from __future__ import annotations
 from ..basics import bisect_left, bisect_right, insort_right
 from ..record import Record
 from .ir import CALLS, BasicBlock, BpfFunction, Op, Reg
+from .liveness import Liveness
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SAVED = (6, 7, 8, 9)
 SCRATCHED = (1, 2, 3, 4)
@@ -39,53 +44,15 @@ class Allocation(Record):
     spills: int
 
 
-def find_liveness(function: BpfFunction) -> dict[BasicBlock, int]:
-    """The registers live at the end of each block, as a bit set by register id."""
-    gen: dict[BasicBlock, int] = {}
-    kill: dict[BasicBlock, int] = {}
-    for block in function.blocks:
-        used = defined = 0
-        for op in block.ops:
-            for arg in op.args:
-                if type(arg) is Reg and not defined >> arg.id & 1:
-                    used |= 1 << arg.id
-            if op.dst is not None:
-                defined |= 1 << op.dst.id
-        gen[block], kill[block] = used, defined
-    live_in = dict(gen)
-    live_out = dict.fromkeys(function.blocks, 0)
-    changed = True
-    while changed:
-        changed = False
-        for block in reversed(function.blocks):
-            out = 0
-            for child in block.successors:
-                out |= live_in[child]
-            if out != live_out[block]:
-                live_out[block] = out
-                live_in[block] = gen[block] | out & ~kill[block]
-                changed = True
-    return live_out
-
-
-def _bit_numbers(value: int) -> list[int]:
-    found = []
-    while value:
-        low = value & -value
-        found.append(low.bit_length() - 1)
-        value ^= low
-    return found
-
-
 def live_intervals(function: BpfFunction) -> list[Interval]:
     """One interval per register, by start; operation i reads at position 2i and writes at 2i + 1."""
-    live_out = find_liveness(function)
+    liveness = Liveness(function)
     ranges: dict[int, list[tuple[int, int]]] = {}
     hints: dict[int, list[int | Reg]] = {}
     calls: list[int] = []
     at = 0
     for block in function.blocks:
-        for id, range in _in_block(block, at, live_out[block]):
+        for id, range in _in_block(block, at, liveness.after(block)):
             known = ranges.setdefault(id, [])
             if known and known[-1][1] >= range[0] - 1:
                 known[-1] = known[-1][0], max(known[-1][1], range[1])
@@ -105,10 +72,10 @@ def live_intervals(function: BpfFunction) -> list[Interval]:
     return sorted(found, key=lambda i: i.start)
 
 
-def _in_block(block: BasicBlock, first: int, out: int) -> list[tuple[int, tuple[int, int]]]:
+def _in_block(block: BasicBlock, first: int, out: list[int]) -> list[tuple[int, tuple[int, int]]]:
     """(register id, range) of everything that is live in a block, each register's ranges in ascending order."""
     position = first + 2 * len(block.ops)
-    ends = dict.fromkeys(_bit_numbers(out), position - 1)
+    ends = dict.fromkeys(out, position - 1)
     found = []
     for op in reversed(block.ops):
         position -= 2
@@ -152,15 +119,19 @@ class Location:
 
     def holders(self, interval: Interval) -> set[int]:
         """Ids of the registers that are live here at the same time."""
-        taken, found = self._taken, set()
+        return set(self._overlaps(interval))
+
+    def is_free(self, interval: Interval) -> bool:
+        return next(self._overlaps(interval), None) is None
+
+    def _overlaps(self, interval: Interval) -> Iterator[int]:
+        taken = self._taken
         for start, end in interval.ranges:
-            at = bisect_right(taken, (start,)) - 1
-            for other in taken[max(at, 0):]:
-                if other[0] > end:
-                    break
-                if other[1] >= start:
-                    found.add(other[2])
-        return found
+            at = max(bisect_right(taken, (start,)) - 1, 0)
+            while at < len(taken) and taken[at][0] <= end:
+                if taken[at][1] >= start:
+                    yield taken[at][2]
+                at += 1
 
     def take(self, interval: Interval) -> None:
         self._by[interval.reg.id] = interval
@@ -193,7 +164,7 @@ def allocate_registers(function: BpfFunction) -> Allocation:
             registers[choice].take(interval)
     slots: list[Location] = []
     for interval in sorted(spilled, key=lambda i: i.start):
-        number = next((n for n, slot in enumerate(slots) if not slot.holders(interval)), len(slots))
+        number = next((n for n, slot in enumerate(slots) if slot.is_free(interval)), len(slots))
         if number == len(slots):
             slots.append(Location())
         slots[number].take(interval)
@@ -218,9 +189,9 @@ def _choose_register(interval: Interval, registers: dict[int, Location], place: 
     allowed = SAVED if interval.crosses else SCRATCHED + SAVED
     for hint in interval.hints:
         wanted = hint if isinstance(hint, int) else place.get(hint, 0)
-        if wanted in allowed and not registers[wanted].holders(interval):
+        if wanted in allowed and registers[wanted].is_free(interval):
             return wanted
     for number in allowed:
-        if not registers[number].holders(interval):
+        if registers[number].is_free(interval):
             return number
     return None

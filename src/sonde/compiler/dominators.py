@@ -7,23 +7,28 @@ from .ir import BasicBlock, BpfFunction, Reg
 
 def reachable_blocks(function: BpfFunction) -> list[BasicBlock]:
     """Blocks in reverse post-order from the entry."""
+    entry = function.blocks[0]
     order: list[BasicBlock] = []
-    seen: set[BasicBlock] = set()
-    stack: list[tuple[BasicBlock, int]] = [(function.blocks[0], 0)]
-    seen.add(function.blocks[0])
+    seen = {entry}
+    stack = [(entry, iter(entry.successors))]
     while stack:
-        block, index = stack.pop()
-        following = block.successors
-        if index < len(following):
-            stack.append((block, index + 1))
-            child = following[index]
+        block, following = stack[-1]
+        for child in following:
             if child not in seen:
                 seen.add(child)
-                stack.append((child, 0))
+                stack.append((child, iter(child.successors)))
+                break
         else:
             order.append(block)
+            stack.pop()
     order.reverse()
     return order
+
+
+def retreating_edges(blocks: list[BasicBlock]) -> list[tuple[BasicBlock, BasicBlock]]:
+    """(from, to) of each edge that leads back in reverse post-order: a function without cycles has none."""
+    number = {block: i for i, block in enumerate(blocks)}
+    return [(block, child) for block in blocks for child in block.successors if number[child] <= number[block]]
 
 
 def find_predecessors(blocks: list[BasicBlock]) -> dict[BasicBlock, list[BasicBlock]]:

@@ -157,7 +157,9 @@ class BasicBlock:
     @property
     def successors(self) -> list[BasicBlock]:
         last = self.ops[-1]
-        return [b for b in (last.then, last.other) if b is not None]
+        if last.then is None:
+            return []
+        return [last.then] if last.other is None else [last.then, last.other]
 
     def __repr__(self) -> str:
         return f"{self.name or 'b'}.{self.id}"

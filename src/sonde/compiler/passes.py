@@ -65,6 +65,7 @@ PASSES = (
     Pass("values3", _for_each_function(optimize.number_values)),
     Pass("dead3", _for_each_function(optimize.remove_dead)),
     Pass("order2", _for_each_function(optimize.order_blocks)),
+    Pass("unused2", lambda lo: optimize.drop_unused(lo.program)),  # a branch decided since may have held the only call
 )
 
 

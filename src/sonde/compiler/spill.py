@@ -6,9 +6,11 @@ or a call's argument, or decides how often a loop runs, stays.
 
 from __future__ import annotations
 
-from .allocate import allocate_registers, find_liveness
+from .allocate import allocate_registers
+from .dominators import reachable_blocks, retreating_edges
 from .flow import find_sources
-from .ir import CALLS, BasicBlock, BpfFunction, Op, Program, Reg
+from .ir import CALLS, BpfFunction, Op, Program, Reg
+from .liveness import Liveness
 from .place import FRAME, SPILL_ROOM
 
 MARGIN = 32  # bytes for what placing the scratch memory adds
@@ -49,33 +51,14 @@ def _most_live(function: BpfFunction) -> int:
     """No fewer than the values that are ever live at once: a block's operations define the rest."""
     if len(function.registers) <= SPILL_ROOM // 8:
         return 0
-    return max([out.bit_count() + len(block.ops) for block, out in find_liveness(function).items()])
+    liveness = Liveness(function)
+    return max([liveness.count_after(block) + len(block.ops) for block in function.blocks])
 
 
 def _find_fixed(function: BpfFunction) -> set[int]:
     """Ids of the registers that flow into addresses, calls and, where there are loops, conditions."""
-    sinks = CALLS | {"barrier", "exit"} | ({"branch"} if _has_loop(function) else set())
+    sinks = CALLS | {"barrier", "exit"} | ({"branch"} if retreating_edges(reachable_blocks(function)) else set())
     return find_sources(function, {p.id for p in function.params}, lambda op: op.kind in sinks)
-
-
-def _has_loop(function: BpfFunction) -> bool:
-    done: set[BasicBlock] = set()
-    path: set[BasicBlock] = set()
-    pending: list[tuple[BasicBlock, bool]] = [(function.blocks[0], False)]
-    while pending:
-        block, leaving = pending.pop()
-        if leaving:
-            path.discard(block)
-            done.add(block)
-        elif block in path:
-            return True
-        elif block not in done:
-            path.add(block)
-            pending.append((block, True))
-            if any(child in path for child in block.successors):
-                return True
-            pending += [(child, False) for child in block.successors if child not in done]
-    return False
 
 
 def _spill_register(function: BpfFunction, reg: Reg) -> None:

@@ -8,10 +8,10 @@ memory is accessed is therefore added to a word of memory that is always zero, w
 
 from __future__ import annotations
 
-from .allocate import find_liveness
-from .dominators import Tree, find_predecessors, reachable_blocks
+from .dominators import Tree, find_predecessors, reachable_blocks, retreating_edges
 from .flow import find_sources
 from .ir import ALU, CALLS, BasicBlock, BpfFunction, MapAddr, Op, Program, Reg
+from .liveness import Liveness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ def _widen_function(function: BpfFunction, zero: Callable[[], MapAddr]) -> None:
     bounds = set().union(*[loop.bounds() for loop in loops])
     fixed = find_sources(function, bounds, lambda op: op.kind in CALLS or op.kind == "function")
     numbers = _find_numbers(function)
-    live_out = find_liveness(function)
+    liveness = Liveness(function)
     for loop in forking:
-        live = _live_into(loop.head, live_out[loop.head])
+        live = liveness.before(loop.head)
         carried = {op.dst for b in loop.blocks for op in b.ops if op.dst is not None and op.dst.id in live}
         chosen = [r for r in carried if r.id in numbers and r.id not in fixed]
         if chosen:
@@ -103,12 +103,14 @@ def _widen_function(function: BpfFunction, zero: Callable[[], MapAddr]) -> None:
 def find_loops(function: BpfFunction) -> list[NaturalLoop]:
     """Every natural loop, inner ones and outer ones."""
     blocks = reachable_blocks(function)
+    edges = retreating_edges(blocks)
+    if not edges:
+        return []
     tree, before = Tree(blocks), find_predecessors(blocks)
     loops: dict[BasicBlock, set[BasicBlock]] = {}
-    for block in blocks:
-        for head in block.successors:
-            if tree.dominates(head, block):
-                _collect_blocks(block, before, loops.setdefault(head, {head}))
+    for block, head in edges:
+        if tree.dominates(head, block):
+            _collect_blocks(block, before, loops.setdefault(head, {head}))
     return [NaturalLoop(head, inside) for head, inside in loops.items()]
 
 
@@ -140,16 +142,6 @@ def _is_number(op: Op, numbers: set[int]) -> bool:
     if op.kind == "load":
         return op.size < 8 or type(op.args[0]) is MapAddr
     return op.kind in ALU or op.kind in ("neg", "swap", "sext", "zext") or op.kind == "call" and op.label in _NUMBERS
-
-
-def _live_into(block: BasicBlock, out: int) -> set[int]:
-    """Ids of the registers that are live where a block starts, from those that are at its end."""
-    for op in reversed(block.ops):
-        if op.dst is not None:
-            out &= ~(1 << op.dst.id)
-        for register in op.registers():
-            out |= 1 << register.id
-    return {id for id in range(out.bit_length()) if out >> id & 1}
 
 
 def _insert_opaque_barrier(function: BpfFunction, head: BasicBlock, registers: list[Reg], zero: MapAddr) -> None:
