@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from .programs import LoadedProgram
 
 RESERVE = 0.2       # s: the account holds the share of so much time at most: what a burst may take
-LOOK = 0.001        # s, divided by the share: so long between looks, and they take a fifth of the share at most
-QUIET, REST = 0.05, 0.5   # s: the shortest and the longest time between looks while nothing presses
+LOOK = 200_000      # ns of CPU time that a look is taken to need at least
+LOOKS = 0.2         # of the share: what looks take at most while nothing presses
+QUIET = 0.05        # s: the shortest time between looks then
 BUSY, SHORTEST = 0.01, 0.002  # s: the shortest while programs are kept back, and when the account is about to be empty
 FORGETS = 0.2       # s: the half-life of the rate that events once came at
 HELD = 80.0         # ns of a run that ends at the closed gate, statistics included
@@ -66,9 +67,8 @@ class Budget:
         self._floor = Floor(gated)
         self._programs: list[LoadedProgram] = []
         self._around = [self._floor.overhead_ns(program) for program in gated]
-        self._full = share * RESERVE * 1e9
+        self._look = 0.0         # ns of CPU time that a look takes here
         self._balance = self._full / 2
-        self._quiet = min(max(LOOK / share, QUIET), REST)
         self._each = UNKNOWN + max(self._around, default=0.0)  # ns of a run that is let through, all about it included
         self._before: list[tuple[int, int]] = []
         self._rate = 0.0         # runs a second, whatever became of them
@@ -132,6 +132,16 @@ class Budget:
 
     # looking
 
+    @property
+    def _quiet(self) -> float:
+        """Seconds between looks while nothing presses."""
+        return max(max(self._look, LOOK) / (LOOKS * self.share * 1e9), QUIET)
+
+    @property
+    def _full(self) -> float:
+        """What the account holds at most: so much, too, that half of it pays for several looks."""
+        return max(self.share * RESERVE * 1e9, 2 * self._look / LOOKS)
+
     def _check_account(self) -> float:
         """Settle the account and act on it; seconds until the next look."""
         self._settle_account()
@@ -148,18 +158,20 @@ class Budget:
                                  "they would change are incomplete")
         if self._balance <= 0 or shut and self._balance < self._full / 2:
             self._shut_gate()
-            if self._rate * self._held_run_cost() > self.share * 1e9 / 2 and self._links.count_slow_links() <= SLOW:
+            credit, counting = self.share * 1e9, self._rate * self._held_run_cost()  # ns per second
+            if counting > credit / 2 and self._links.count_slow_links() <= SLOW:
                 self._detach_programs()
-            return min(max((self._full / 2 - self._balance) / (self.share * 1e9), BUSY), self._quiet)
+            missing = self._full / 2 - self._balance + self._look
+            return min(max(missing / max(credit - counting, credit / 2), BUSY), self._quiet)
         if shut:
             self._drop_elements(self.gate.unguarded)
         self._open_gate()
         return self._seconds_until_empty()
 
     def _seconds_until_empty(self) -> float:
-        """How soon the account is empty if events go on as they came."""
-        spending = self._peak * self._each
-        return min(max(self._balance / spending, SHORTEST), self._quiet) if spending > 0 else self._quiet
+        """How soon the account is empty if events go on as they came, but no sooner than a look can be paid for."""
+        spending, soonest = self._peak * self._each, max(self._look / (self.share * 1e9), SHORTEST)
+        return min(max(self._balance / spending, soonest), self._quiet) if spending > 0 else self._quiet
 
     def _held_run_cost(self) -> float:
         return HELD + max(self._around, default=0.0)
@@ -181,6 +193,7 @@ class Budget:
         self._spent += spent
         self._balance = min(self._balance + self.share * elapsed - spent, self._full)
         self._last, self._own, self._held_before = now, own, held
+        self._look += (time.thread_time_ns() - own - self._look) / 2
 
     def _measured_run_times(self) -> tuple[float, int]:
         """(nanoseconds, runs) since the last look, by the kernel's statistics."""
