@@ -25,7 +25,7 @@ OLDEST = OLD | dict.fromkeys((
     "helper_trace_vprintk", "map_allocation"), False)
 # What the recorded kernel was built without, and what was not asked of it, so that it can be compiled for.
 BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "spilled_bounds", "uretprobe_func",
-                       "atomic_fetch", "long_keys", "current_task_variable"), True)
+                       "atomic_fetch", "long_keys", "current_task_variable", "map_allocation"), True)
 # Tracepoints of modules that the recorded machine did not have: (type, name, offset, size) of each field, from 6.12.
 MODULES: dict[str, list[tuple[str, str, int, int]]] = {
     "cfg80211:rdev_scan": [("char", "wiphy_name[32]", 8, 32)],

@@ -11,6 +11,7 @@ from compiled import KERNELS, begin, compiled, loaded, run, set_task, world
 from sonde.errors import CompileError
 from sonde.language.diagnostics import nearest_names
 from sonde.types import Aggregate
+from sonde.uapi import BPF_F_NO_PREALLOC
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
 
@@ -443,6 +444,17 @@ def test_stacks_that_are_kept_are_walked_by_the_program(action: str) -> None:
     assert all(type.size <= 64 for named in found.maps for type in (named.key, named.value) if type is not None)
     sent = compiled(f"tracepoint:sched:sched_switch {{ {action} print(dw_ustack); }}")
     assert max(field.type.size for site in sent.sites for field in site.fields) > 1 << 14
+
+
+@pytest.mark.parametrize(("probe", "when_needed"), [
+    ("tracepoint:sched:sched_switch", True), ("profile:hz:99", True), ("tracepoint:kmem:mm_page_alloc", False),
+    ("rawtracepoint:kmem_cache_alloc", False), ("uprobe:libc:malloc", True)])
+def test_what_sees_the_kernels_allocator_has_all_its_memory_before(probe: str, when_needed: bool) -> None:
+    """The kernel refills a map's memory in the middle of the program, which then misses these allocations."""
+    found = compiled(f"config = {{ max_map_keys = 2000000 }} {probe} {{ @[kstack, pid] = nsecs; }}")
+    flags = {named.name: named.flags for named in found.maps if named.type == "hash"}
+    assert flags["__stacks"] == flags["@"] == (BPF_F_NO_PREALLOC if when_needed else 0)
+    assert all(named.flags == 0 for named in compiled(f"{probe} {{ @[pid] = nsecs; }}").maps if named.type == "hash")
 
 
 def test_a_script_without_them_has_no_unwind_tables() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import cpython as py
 from .. import unwinding
 from ..errors import UsageError
+from ..kinds import KINDS
 from ..language.ast import Assign, Call, For, MapRef
 from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
@@ -40,6 +41,7 @@ from ..spec import (
     UNWIND_ASKS,
     UNWIND_FILES,
     UNWIND_ROWS,
+    Attach,
     Config,
     ErrorSite,
     EventSite,
@@ -65,7 +67,15 @@ ZERO, LOG2 = "__zero", "__log2"
 SHORT = 64  # bytes of a string in a short key
 MOST_CGROUPS = 16384  # that are a part of what a script asks for, or of which that is not known
 STACK_FRAMES = 127  # PERF_MAX_STACK_DEPTH
+# How functions and tracepoints of the kernel's allocator begin, after underscores.
+ALLOCATOR = ("kmalloc", "kmem_cache_", "kfree", "kvmalloc", "slab_alloc", "alloc_pages", "free_pages", "mm_page_",
+             "percpu_")
 MOST_TABLED = 18  # maps of a script whose maps have tables beside them: a program uses 64 at most (MAX_USED_MAPS)
+
+
+def is_of_allocator(point: Attach) -> bool:
+    """Whether the events of an attach point are what allocating memory for a map may set off."""
+    return not KINDS[point.kind].user and point.event.lstrip("_").startswith(ALLOCATOR)
 
 
 class Unit:
@@ -91,6 +101,8 @@ class Unit:
         self.uses_control_ring = False
         self.short_loops: dict[int, bool] = {}  # loops that stay loops, by the id of their node; see lower/loops.py
         self._features: dict[str, bool] = {}
+        self.allocates = self.feature("map_allocation") and not any(
+            is_of_allocator(point) for probe in checked.probes for point in probe.attach)
         self.observed, self.cleared = map_uses(checked)
         self.assigned = {node.target.name for p in checked.probes for node in walk_nodes(p.trees)
                          if isinstance(node, Assign) and isinstance(node.target, MapRef) and node.op not in ("+", "-")}
@@ -168,11 +180,14 @@ class Unit:
                 spec.type.replace("percpu_", ""), self.world.cpus, spec.value_size, size
 
     def flags_for(self, size: int) -> int:
-        """Of a hash whose elements have ``size`` bytes in all: large ones get their memory when they need it. Before
-        Linux 6.1 it came from kmalloc(), in whose middle a program may run: there the kernel refuses such maps to
-        programs of perf events, and puts a warning into its log for all others (check_map_prog_compatibility() in
-        kernel/bpf/verifier.c)."""
-        return BPF_F_NO_PREALLOC if size > PREALLOCATED_BYTES and self.feature("map_allocation") else 0
+        """Of a hash whose elements have ``size`` bytes in all: large ones get their memory when they need it.
+
+        Before Linux 6.1 it came from kmalloc(), in whose middle a program may run: there the kernel refuses such maps
+        to programs of perf events, and puts a warning into its log for all others (check_map_prog_compatibility() in
+        kernel/bpf/verifier.c). Since then it is refilled in an interrupt in the middle of the program, where a program
+        that sees allocations would miss those (bpf_mem_refill() in kernel/bpf/memalloc.c).
+        """
+        return BPF_F_NO_PREALLOC if size > PREALLOCATED_BYTES and self.allocates else 0
 
     def make_hot(self, spec: MapSpec) -> None:
         """Give an aggregate that programs only add to, and that nobody empties, its hot elements."""
@@ -215,7 +230,7 @@ class Unit:
     def stacks(self) -> str:
         """Frames by id: u64 each, innermost first, zero after the last."""
         element = 8 + 8 * STACK_FRAMES
-        entries = MOST_STACKS if self.feature("map_allocation") else PREALLOCATED_BYTES // element
+        entries = MOST_STACKS if self.allocates else PREALLOCATED_BYTES // element
         return self.internal(STACKS, lambda: MapSpec(
             STACKS, "hash", 8, 8 * STACK_FRAMES, entries, self.flags_for(entries * element)))
 
