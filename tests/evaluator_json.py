@@ -28,23 +28,25 @@ def _without_empty(found: dict[str, Any]) -> dict[str, Any]:
             if isinstance(value, list) else value for name, value in found.items()}
 
 
-def data(value: Any, type: Type | None) -> Any:
-    """A value as JSON has it."""
+def data(value: Any, type: Type | None, div: int = 1) -> Any:
+    """A value as JSON has it, its numbers divided."""
     if isinstance(value, Aggregation):
-        return _aggregation(value, 1)
+        return _aggregation(value, div)
     if isinstance(type, Tuple) and type.names:
-        return {name: data(v, t) for name, v, t in zip(type.names, value, type.of)}
+        return {name: data(v, t, div) for name, v, t in zip(type.names, value, type.of)}
     if isinstance(type, Tuple):
-        return [data(v, t) for v, t in zip(value, type.of)]
+        return [data(v, t, div) for v, t in zip(value, type.of)]
     if isinstance(type, Array):
-        return [data(v, type.of) for v in value]
+        return [data(v, type.of, div) for v in value]
     if isinstance(type, Struct):
-        return {name: data(v, t) for name, v, t in members(value, type)}
+        return {name: data(v, t, div) for name, v, t in members(value, type)}
     if isinstance(type, Bool):
         return bool(value)
     if isinstance(type, Buf):
         return [b - 256 if b > 127 else b for b in value]
-    return _number(value) if isinstance(type, (Int, Enum, Pointer)) else text(value, type)
+    if isinstance(type, Int):
+        return _number(c_divide(value, div))
+    return _number(value) if isinstance(type, (Enum, Pointer)) else text(value, type)
 
 
 def _number(value: int) -> int | str:
@@ -73,8 +75,7 @@ def map_message(name: str, type: Type, key_type: Type | None, items: dict[Any, A
         return ""
     kinds = {"hist": "hist", "lhist": "hist", "stats": "stats", "avg": "stats"}
     kind = kinds.get(type.kind, "map") if isinstance(type, Aggregate) else "map"
-    values = [_aggregation(value, div) if isinstance(value, Aggregation)
-              else _number(int(divided(value, type, div))) if isinstance(type, Int) else data(value, type)
+    values = [_aggregation(value, div) if isinstance(value, Aggregation) else data(value, type, max(1, div))
               for _, value in shown]
     found: Any = values[0] if key_type is None else \
         {_key(key, key_type): value for (key, _), value in zip(shown, values)}

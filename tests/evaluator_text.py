@@ -112,27 +112,29 @@ def _bucket(value: int, type: Aggregate) -> tuple[int | None, int | None]:
     return low, low + width
 
 
-def text(value: Any, type: Type | None) -> str:
-    """As print() writes it."""
+def text(value: Any, type: Type | None, div: int = 1) -> str:
+    """As print() writes it, its numbers divided."""
     if isinstance(value, Aggregation):
         return value.text()
     if isinstance(type, Bool):
         return "true" if value else "false"
     if isinstance(type, Tuple):
-        inner = [text(v, t) for v, t in zip(value, type.of)]
+        inner = [text(v, t, div) for v, t in zip(value, type.of)]
         if type.names:
             return "{ " + ", ".join([f".{name} = {shown}" for name, shown in zip(type.names, inner)]) + " }"
         return f"({', '.join(inner)})"
     if isinstance(type, Array):
-        return f"[{','.join([text(v, type.of) for v in value])}]"
+        return f"[{','.join([text(v, type.of, div) for v in value])}]"
     if isinstance(type, Struct):
-        return "{ " + ", ".join([f".{name} = {text(v, t)}" for name, v, t in members(value, type)]) + " }"
+        return "{ " + ", ".join([f".{name} = {text(v, t, div)}" for name, v, t in members(value, type)]) + " }"
     if isinstance(type, Buf):
         return "".join([chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in value])
     if isinstance(type, Pointer):
         return hex(value)
     if isinstance(type, Enum):
         return type.names.get(value, str(value))
+    if isinstance(type, Int):
+        return str(c_divide(value, div))
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
@@ -176,13 +178,12 @@ def _label(name: str, key: Any, type: Type | None) -> str:
 
 
 def divided(value: Any, type: Type, div: int) -> str:
+    """An element as print() of its map writes it with a divisor; 0 is none."""
     if div > 1 and isinstance(value, Aggregation) and type.kind in ("count", "sum", "min", "max", "avg"):  # type: ignore[attr-defined]
         return str(c_divide(value.value(), div))
     if div > 1 and isinstance(value, Aggregation) and type.kind == "stats":  # type: ignore[attr-defined]
         return value.statistics(div)
-    if div > 1 and isinstance(type, Int):
-        return str(c_divide(value, div))
-    return text(value, type)
+    return text(value, type, max(1, div))
 
 
 # --- printf -----------------------------------------------------------------------------------------------

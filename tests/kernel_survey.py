@@ -128,8 +128,7 @@ def attach_obstacle(tool: Tool, world: World) -> str:
         with Trace(read_script(tool.path), options, world=world):
             return ""
     except SondeError as error:
-        diagnostics = getattr(error, "diagnostics", None)
-        return str(diagnostics[0].message if diagnostics else error)
+        return error.message  # of what does not compile the first error's
 
 
 def try_tools() -> tuple[dict[str, str], list[str]]:

@@ -14,9 +14,7 @@ from typing import Self
 
 import pytest
 
-from support import environment, sonde_command
-
-PATIENCE = 60.0  # s: until which something has to appear on a machine that is very busy
+from support import PATIENCE, environment, sonde_command
 
 
 class Terminal:

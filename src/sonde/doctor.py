@@ -6,7 +6,7 @@ Every tool is compiled for the kernel; nothing is loaded or attached, but the CP
 from __future__ import annotations
 
 from . import compiling, tools
-from .errors import SondeError
+from .errors import ERROR, SondeError
 from .kinds import KINDS
 from .output.progress import Progress, track_progress
 from .record import Record
@@ -38,7 +38,7 @@ def examine_tool(tool: tools.Tool, world: World, here: bool = True) -> Verdict:
             _try_counters(spec)
     except SondeError as error:
         needs = tool.needs_in(world.release)
-        return Verdict(tool.name, False, [], [*_failure_reasons(error), *([needs] if needs else [])])
+        return Verdict(tool.name, False, [], [*_failure_reasons(tool, error), *([needs] if needs else [])])
     return Verdict(tool.name, True, methods(spec), [warning.message for warning in spec.warnings])
 
 
@@ -51,13 +51,11 @@ def _try_counters(spec: ScriptSpec) -> None:
                 try_counter(point)
 
 
-def _failure_reasons(error: SondeError) -> list[str]:
-    """The distinct messages and hints, shortly: a missing probe or type is named once, after what the whole kernel
-    lacks."""
-    found = getattr(error, "diagnostics", None) or [error]
-    lines = [[each.message, *each.hints] for each in found]
-    distinct = dict.fromkeys(line for group in lines for line in group)
-    return sorted(distinct, key=lambda line: not line.startswith("this kernel"))
+def _failure_reasons(tool: tools.Tool, error: SondeError) -> list[str]:
+    """The first error with its hints, after what the whole kernel lacks, and where the others are told."""
+    first, *others = [each for each in getattr(error, "diagnostics", ()) if each.severity == ERROR] or [error]
+    lines = sorted([first.message, *first.hints], key=lambda line: not line.startswith("this kernel"))
+    return [*lines, f"and more: sonde -v {tool.name} tells of each"] if others else lines
 
 
 def methods(spec: ScriptSpec) -> list[str]:

@@ -181,6 +181,8 @@ def test_a_heat_map_grows_on_the_terminal(settings: dict[str, str], look: str) -
 @pytest.mark.parametrize("tool", ["runqlat", "biolatency"])
 def test_a_tool_that_prints_only_when_asked_has_a_heat_map(tool: str, tmp_path: Path) -> None:
     """What their pages show: without -i the script prints no map, so that the map itself is looked at each moment."""
+    if tool == "biolatency" and not os.listdir("/sys/block"):
+        pytest.skip("vm guests have no disk")
     over = Event()
 
     def write() -> None:

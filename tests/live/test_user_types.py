@@ -113,7 +113,7 @@ def test_an_argument_that_is_optimised_out(target: Path) -> None:
 
 
 def test_results(target: Path) -> None:
-    script = (f"uretprobe:{target}:plain {{ print(retval); }} "
+    script = (f"uretprobe:{target}:plain {{ print((int32)retval); }} "
               f"uretprobe:{target}:find /retval/ {{ print((retval->x, retval->y)); print(*retval); }}")
     assert lines(target, script) == [str(-1 + 5 + 3 + 5 + 1 - 5 + 1 + 200), "(5, 6)", "{ .x = 5, .y = 6 }"]
 
@@ -266,7 +266,7 @@ def test_cpp_objects(cpp: Path) -> None:
               "print(func); @[ustack(1)] = count(); } "
               f'uprobe:{cpp}:cpp:"ns::by_address" {{ print(args.n); }} '
               f'uprobe:{cpp}:cpp:"ns::reference" {{ print(args.p->y); }} '
-              f'uretprobe:{cpp}:cpp:"ns::reference" {{ print(retval); }}')
+              f'uretprobe:{cpp}:cpp:"ns::reference" {{ print((int32)retval); }}')
     assert lines(cpp, script) == ["(3, 3, 4)", "ns::point::sum(int) const", "7", "6", "3",
                                   "@[", "        ns::point::sum(int) const+0", "]: 1"]
 

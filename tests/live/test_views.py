@@ -279,6 +279,7 @@ def test_what_end_goes_through_and_clears_is_shown() -> None:
     script = 'begin { @a[1] = 7; @a[2] = 8; @b[1] = 1; exit(); } ' \
              'end { for ($kv : @a) { printf("%d\\n", $kv.0); } clear(@a); clear(@b); }'
     done = run_sonde("-f", "csv", "-e", script)
+    assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert {(row["key"], row["value"]) for row in rows if row["table"] == "@a"} == {("1", "7"), ("2", "8")}
     assert not [row for row in rows if row["table"] == "@b"]

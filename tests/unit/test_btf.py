@@ -16,7 +16,23 @@ from sonde.btf.codec import PAIR, TRIPLE, Writer, build_program_btf
 from sonde.btf.index import build_index, load_or_build_index
 from sonde.btf.query import Btf, parse_btf
 from sonde.errors import EnvironmentProblem
-from sonde.types import BOOL, INT8, INT32, KERNEL, UINT32, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct
+from sonde.types import (
+    BOOL,
+    INT8,
+    INT32,
+    KERNEL,
+    UINT8,
+    UINT32,
+    UINT64,
+    USER,
+    VOID,
+    Array,
+    Enum,
+    Int,
+    Pointer,
+    Str,
+    Struct,
+)
 
 
 def sample() -> Writer:
@@ -104,7 +120,8 @@ def test_enums() -> None:
 
 
 @pytest.mark.parametrize(("name", "size", "encoding", "expected"), [
-    ("char", 1, 0, INT8), ("_Bool", 1, codec.INT_BOOL, BOOL), ("u128", 16, 0, Array(UINT64, 2)),
+    ("char", 1, 0, UINT8), ("char", 1, codec.INT_SIGNED, INT8), ("signed char", 1, 0, INT8),
+    ("_Bool", 1, codec.INT_BOOL, BOOL), ("u128", 16, 0, Array(UINT64, 2)),
     ("int", 4, codec.INT_SIGNED, INT32), ("long unsigned int", 8, 0, UINT64)])
 def test_integers(name: str, size: int, encoding: int, expected: object) -> None:
     w = Writer()

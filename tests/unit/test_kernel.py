@@ -62,10 +62,10 @@ def field(declaration: str, size: int, signed: int, world: RecordedWorld, catego
     ("xfs_ino_t x", 8, 0, UINT64), ("bool x", 1, 0, BOOL), ("char x", 1, 0, Int(8, False)),
     ("char x[16]", 16, 0, Str(16)), ("const char x[8]", 8, 0, Str(8)), ("__u8 x[4]", 4, 0, Array(UINT8, 4)),
     ("unsigned long x[3]", 24, 0, Array(UINT64, 3)), ("u8 x[]", 0, 0, Array(UINT8, 0)),
-    ("void * x", 8, 0, Pointer(VOID, KERNEL)), ("const char * x", 8, 0, Pointer(INT8, KERNEL)),
+    ("void * x", 8, 0, Pointer(VOID, KERNEL)), ("const char * x", 8, 0, Pointer(UINT8, KERNEL)),
     ("const void *x", 8, 0, Pointer(VOID, KERNEL)), ("int * x", 8, 0, Pointer(INT32, KERNEL)),
-    ("const char *const * x", 8, 0, Pointer(Pointer(INT8, KERNEL), KERNEL)),
-    ("char __user * x", 8, 0, Pointer(INT8, USER)), ("guid_t x", 16, 0, Array(UINT8, 16)),
+    ("const char *const * x", 8, 0, Pointer(Pointer(UINT8, KERNEL), KERNEL)),
+    ("char __user * x", 8, 0, Pointer(UINT8, USER)), ("guid_t x", 16, 0, Array(UINT8, 16)),
 ])
 def test_field_types(declaration: str, size: int, signed: int, expected: Type, world: RecordedWorld) -> None:
     assert field(declaration, size, signed, world) == (expected, False)
@@ -90,7 +90,7 @@ def test_dynamic_fields(world: RecordedWorld) -> None:
 def test_system_call_arguments_have_their_declared_types(world: RecordedWorld) -> None:
     assert field("int fd", 8, 0, world, "syscalls")[0] == INT32
     assert field("umode_t mode", 8, 0, world, "syscalls")[0] == UINT16
-    assert field("const char * filename", 8, 0, world, "syscalls")[0] == Pointer(INT8, USER)
+    assert field("const char * filename", 8, 0, world, "syscalls")[0] == Pointer(UINT8, USER)
     address = field("struct sockaddr * a", 8, 0, world, "syscalls")[0]
     assert isinstance(address, Pointer) and address.to == world.find_struct("sockaddr") and address.space == USER
     assert field("long ret", 8, 1, world, "syscalls")[0] == INT64

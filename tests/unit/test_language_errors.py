@@ -25,7 +25,7 @@ def findings(text: str, *params: str) -> list[Diagnostic]:
 @pytest.mark.parametrize(("text", "code", "where"), [
     # text that is no token
     ('begin { printf("hi); }', "unterminated-string", ""),
-    ('begin { printf("hi\n"); }', "unterminated-string", ""),
+    ('begin { printf("hi\n"); }', "unterminated-string", '"hi'),
     ('begin { print("a\\', "unterminated-string", ""),
     ("begin { /* x }", "unterminated-comment", ""),
     ("begin { print(\0); }", "invalid-character", "\0"),

@@ -45,7 +45,8 @@ GONE = "WARNING: Probe has no valid attach points. It is being removed which may
     ("TRACEPOINT:sched:nope", "No matches for tracepoint sched:nope."),
     ("rawtracepoint:a:b:c", "rawtracepoint probe type requires 2 or 1 arguments, found 3"),
     ("uprobe:prog", "uprobe probe type requires 2 or 3 arguments, found 1"),
-    ("uprobe:prog:", "uprobe should be attached to a function and/or address"),
+    ("uprobe:prog:", "uprobe should be attached to a function, address, or source file and line "
+     "(using DWARF)"),
     ("uprobe:prog:nope", "No matches for uprobe /bin/prog:nope."),
     ("uprobe:prog:main+x", "Invalid offset: invalid integer: x"),
     ("uprobe:/bin/nope:x", "uprobe target file '/bin/nope' does not exist or is not executable"),
@@ -222,6 +223,9 @@ def test_config(entry: str, message: str) -> None:
                                           "'nope'"),
     ("$x = (a=1).b", "(a=1).b", "Record does not contain a field named 'b'"),
     ("$x = sizeof(struct nope)", "struct nope", 'Cannot resolve unknown type "struct nope"'),
+    ("$x = (float)1", "float", 'Cannot resolve unknown type "float"'),
+    ("print(sizeof(double))", "double", 'Cannot resolve unknown type "double"'),
+    ("print(ntop(10, curtask))", "ntop(10, curtask)", "ntop() expects an integer or array argument, got pointer"),
     ("print(1, 2)", "print(1, 2)", "Non-map print() only takes 1 argument, 2 found"),
     ("print(typeinfo(1))", "typeinfo(1)", "typeinfo feature is not enabled by default. To enable this unstable "
                                           "feature, "
@@ -249,12 +253,26 @@ NARROW = "WARNING: Expression of type: {} being cast to type: {}. This may cause
     ("$a = (uint64)1; $b = -1; print(pid ? $b : $a)", f"51-53: {NARROW.format('uint64', 'int64')}"),
     ("@z = 0; @z = (uint64)@z", "22-30: WARNING: Unnecessary cast: expression is already of type uint64"),
     ("$b = true; print((bool)$b)", "26-32: WARNING: Unnecessary cast: expression is already of type bool"),
+    ("print(str($1 + 3))", "19-25: WARNING: literal string will always be empty"),
     ("(int8)pid", "9-15: WARNING: Return value discarded."),
     ("@ = tseries(1, 1s, 2)", "WARNING: Script is using an unstable feature: tseries. To prevent this warning you must "
                               "explicitly enable it in the config e.g. unstable_tseries=enable"),
 ])
 def test_warnings(statements: str, message: str) -> None:
     assert said(f"BEGIN {{ {statements}; }}")[0] == message
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("tracepoint:sched:sched_switch { print(args[1]); }", "The array index operator [] can only be used on arrays, "
+     "pointers, and tuples, found struct tracepoint:sched:sched_switch_args."),
+    ("tracepoint:sched:sched_switch { print(-args); }", "The - operator can not be used on expressions of type 'struct "
+     "tracepoint:sched:sched_switch_args'"),
+    ("tracepoint:sched:sched_switch { print(args.nope); }", "Struct/union of type 'struct tracepoint:sched:sched_switch"
+     "_args' does not contain a field named 'nope'"),
+    ("rawtracepoint:sched_switch { print(args.nope); }", "Can't find function parameter nope"),
+])
+def test_arguments_are_called_after_their_probe(text: str, message: str) -> None:
+    assert said(text)[0].partition("ERROR: ")[2] == message
 
 
 def test_of_while_loops_in_one_another_the_outermost_is_named() -> None:
@@ -269,7 +287,8 @@ def test_of_while_loops_in_one_another_the_outermost_is_named() -> None:
     'printf("%s %s %s", 1, (1, comm), curtask)', "$x = kstack == kstack", "print(kstack(200))", "$x = (int8[4])1",
     "$x = (string[32])comm", "$x = strerror(curtask)", "print((username_t)0)", "$x = (bool)(1 == 2)",
     "let $x: struct task_struct *; $x = (struct sock *)5; print($x->pid)",
-    "$i = 3; let $x: uint8 = $i; print($x)", "@ = count(); let $x: int8 = @; print($x)",
+    "print((uint64)sizeof(uint32))", "$i = 3; let $x: uint8 = $i; print($x)",
+    "@ = count(); let $x: int8 = @; print($x)",
 ])
 def test_what_bpftrace_takes_too(statements: str) -> None:
     assert said(f"BEGIN {{ {statements}; }}") == []

@@ -14,7 +14,15 @@ from decoding import Names
 from sonde.output.stream import Stream
 from sonde.output.text import TextOutput, element_label, encode_text, sort_items
 from sonde.runtime.aggregates import Histogram, Stats
-from sonde.runtime.values import ArrayValue, EnumValue, PointerValue, StackTrace, to_text
+from sonde.runtime.values import (
+    ArrayValue,
+    EnumValue,
+    PointerValue,
+    StackTrace,
+    StructValue,
+    make_record_class,
+    to_text,
+)
 from sonde.source import Source, Span
 from sonde.types import Stack
 
@@ -96,6 +104,15 @@ def test_top_and_div(screen: Screen) -> None:
     screen.text.write_map("@s", [(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], top=1, div=2)
     assert screen.shown() == (b"@i[2]: 2\n@i[3]: 3\n@n[1]: -4\n"
                               b"@s[1]: { .count = 1, .average = 5, .total = 10 }\n")
+
+
+def test_div_is_for_each_number_of_a_value(screen: Screen) -> None:
+    record = make_record_class(("x", "y"))
+    for value in [(10, "s", (True, -7)), record([9, ArrayValue([8, 6])]), StructValue(x=5, s="6", p=PointerValue(64))]:
+        screen.text.write_map("@", [("a", value)], div=2)
+    assert screen.shown() == (b"@[a]: (5, s, (true, -3))\n"
+                              b"@[a]: { .x = 4, .y = [4,3] }\n"
+                              b"@[a]: { .x = 2, .s = 6, .p = 0x40 }\n")
 
 
 def test_histograms_by_rising_total(screen: Screen) -> None:

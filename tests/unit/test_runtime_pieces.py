@@ -93,10 +93,11 @@ def test_missing_privileges_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_distributions_that_allow_perf_events_to_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian's and Ubuntu's kernel.perf_event_paranoid goes further than the kernel's own."""
-    for level, needs in ((2, "CAP_SYS_ADMIN"), (3, "CAP_SYS_ADMIN")):
-        monkeypatch.setattr(denials, "_perf_paranoia", lambda level=level: level)
+    for kept in (False, True):
+        monkeypatch.setattr(denials, "root_has_perf_events", lambda kept=kept: kept)
         error = refusal(monkeypatch, 1 << 38, "perf_event_open")
-        assert error.needs == needs and ("not permitted without" in error.message) == (level == 3)
+        assert error.needs == "CAP_SYS_ADMIN" and ("not permitted without" in error.message) == kept
+        assert (denials.PARANOID in error.hints) == kept
 
 
 def test_a_locked_kernel_is_the_reason_for_a_helper_that_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:

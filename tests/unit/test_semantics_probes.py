@@ -94,8 +94,8 @@ def test_points_with_other_arguments_have_programs_of_their_own() -> None:
     checked = check_text("t:syscalls:sys_enter_openat, t:syscalls:sys_enter_execve { @[str(args.filename)] = count() }")
     assert [len(p.attach) for p in checked.probes] == [1, 1]
     assert checked.probes[0].clause is not checked.probes[1].clause
-    assert [p.args.name for p in checked.probes if p.args] == ["args_syscalls_sys_enter_openat",
-                                                               "args_syscalls_sys_enter_execve"]
+    assert [p.args.name for p in checked.probes if p.args] == ["tracepoint:syscalls:sys_enter_openat_args",
+                                                               "tracepoint:syscalls:sys_enter_execve_args"]
 
 
 def test_a_missing_argument_names_the_point() -> None:

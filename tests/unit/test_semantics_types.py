@@ -67,7 +67,7 @@ def test_variable(statements: str, type: str) -> None:
                                                                      "int64"),
     ("@ = hist(5)", "None", "hist_t"), ("@ = sum(pid)", "None", "usum_t"), ("@ = sum(-5)", "None", "sum_t"),
     ("@ = @ + 1", "None", "int64"), ("@ = @ ? @ + pid : 1", "None", "uint64"), ("@ = 1; @ = @ + 1", "None", "int64"),
-    ("@ += nsecs", "None", "uint64"),
+    ("@ += nsecs", "None", "int64"),
     ("@[kstack] = count()", "kstack", "count_t"), ("@ = (1, (2, \"x\"))", "None", "(int8,(int8,string[2]))"),
     ("print(@[comm]); @[\"x\"] = 1", "string[16]", "int8"), ("@[probe] = count()", "probe", "count_t"),
     ("@[1, 2] = 1; @[pid, 3] = 1", "(uint32,int8)", "int8"),

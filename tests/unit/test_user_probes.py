@@ -36,13 +36,14 @@ def test_a_source_line(form: str) -> None:
     assert [(a.name, a.event, a.offset) for a in attach] == [("uprobe:/bin/prog:prog.c:12", "work", 0x208)]
 
 
-def test_retval_has_a_type_where_functions_agree() -> None:
+def test_retval_has_a_type_where_it_is_followed_and_functions_agree() -> None:
     def result(text: str) -> object:
         return check_text(text).probes[0].attach[0].result
 
-    assert result("uretprobe:prog:work { @ = retval }") == INT32
-    assert result("uretprobe:prog:work, uretprobe:prog:main { @ = retval }") is None
-    assert result("uretprobe:prog:w* { @ = retval }") is None
+    assert result("uretprobe:prog:work { @ = *retval }") == INT32
+    assert result("uretprobe:prog:work { @ = retval }") is None
+    assert result("uretprobe:prog:work, uretprobe:prog:main { @ = *retval }") is None
+    assert result("uretprobe:prog:w* { @ = *retval }") is None
 
 
 @pytest.mark.parametrize("whole, name", [

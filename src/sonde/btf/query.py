@@ -253,8 +253,9 @@ def _convert_int(btf: Btf, raw: Raw) -> Type:
         return BOOL
     if raw.value not in (1, 2, 4, 8):  # __int128
         return Array(UINT64, raw.value // 8) if raw.value % 8 == 0 else Array(UINT8, raw.value)
-    # gcc calls plain char unsigned (encoding 0) although it is signed on x86: go by the name.
-    return Int(raw.value * 8, bool(encoding & codec.INT_SIGNED) or raw.name == "char")
+    # Whether char has a sign differs: Linux 6.2 and later are built with -funsigned-char. 5.10's pahole leaves out that
+    # signed char has one.
+    return Int(raw.value * 8, bool(encoding & codec.INT_SIGNED) or raw.name == "signed char")
 
 
 def _convert_pointer(btf: Btf, raw: Raw) -> Type:

@@ -8,6 +8,7 @@ from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..kinds import KINDS, kinds_with
 from ..language.ast import Reference
+from ..semantics import convert
 from ..semantics.builtins import knows_function, probe_type
 from ..semantics.context import CheckContext
 from ..semantics.rows import argument_number
@@ -19,7 +20,6 @@ from ..types import (
     UINT64,
     VOID,
     Pointer,
-    Str,
     Symbol,
     Type,
     USym,
@@ -46,12 +46,12 @@ def _type_of_retval(context: CheckContext, node: Reference) -> Type | None:
     if isinstance(detail, KernelDetail) and kind.typed and detail.result is None:
         context.error("no-retval", f"{context.program.attach.event} returns nothing (void)", node)
         return None
-    return context.program.attach.result or UINT64 if kind.typed or kind.user else UINT64
+    return context.program.attach.result or UINT64 if kind.typed or kind.user and node.followed else UINT64
 
 
 def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
     if context.program.kind != "usdt":
-        return INT64
+        return UINT64
     known = detail_of(context.program.attach, StaticDetail).arguments
     shown = context.program.attach.name
     number = argument_number(node)
@@ -86,9 +86,16 @@ def _type_of_func(context: CheckContext, node: Reference) -> Type | None:
     return USym() if KINDS[context.program.kind].user else Symbol("ksym")
 
 
+def _type_of_probe(context: CheckContext, node: Reference) -> Type:
+    if not node.as_text:
+        return Symbol("probe")
+    node.const = context.program.attach.name
+    return convert.known_text(node.const)
+
+
 def _type_of_probetype(context: CheckContext, node: Reference) -> Type:
     node.const = probe_type(context)
-    return Str(len(node.const) + 1)
+    return convert.known_text(node.const)
 
 
 def _write_func(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
@@ -101,11 +108,13 @@ ROWS = (
             place="can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes ({type} used here)",
             probes=("tracepoint", "rawtracepoint", "fentry", "fexit", "uprobe")),
     Builtin("arg0", _type_of_argument,
-            "First argument of the traced function, from the registers; arg1 is the second, and so on.",
+            "First argument of the traced function, from the registers, a uint64 (usdt: int64); arg1 is the second, "
+            "and so on.",
             probes=("kprobe", "uprobe", "usdt", "rawtracepoint"),
             place="can only be used with 'kprobes', 'uprobes' and 'usdt' probes",
             scalar=lambda lo, node: lo.context.arg(lo, argument_number(node))),
-    Builtin("retval", _type_of_retval, "Value returned by the traced function.",
+    Builtin("retval", _type_of_retval, "Value returned by the traced function, a uint64; of its "
+            "own type at fexit, and in `retval->x` and `*retval` of user functions with debug information.",
             probes=("kretprobe", "uretprobe", "fexit"),
             place="can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes{instead}",
             scalar=lambda lo, node: lo.normalise(lo.context.retval(lo), node.type)),
@@ -114,7 +123,7 @@ ROWS = (
             scalar=lambda lo, node: lo.context_pointer()),
     Builtin("func", _type_of_func, "Name of the traced function.", probes=FUNCTIONS,
             scalar=lambda lo, node: tasks.traced_address(lo), value=_write_func),
-    Builtin("probe", Symbol("probe"), "Full name of the probe.", scalar=lambda lo, node: lo.probe_index()),
+    Builtin("probe", _type_of_probe, "Full name of the probe: a string.", scalar=lambda lo, node: lo.probe_index()),
     Builtin("probetype", _type_of_probetype, "Kind of the probe; \"special\" for begin and end."),
     Builtin("usermode", UINT8, "1 if the CPU was in user mode, else 0.",
             scalar=lambda lo, node: lo.context.usermode(lo)),

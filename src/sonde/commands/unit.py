@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ..kernel.denials import root_has_perf_events
 from ..scripts import FILE, classify_word
 from ..spec import FLIGHT, ScriptSpec
 
@@ -81,10 +82,11 @@ PURPOSES = {
     "CAP_DAC_READ_SEARCH": "read tracefs, and other users' binaries",
     "CAP_SYSLOG": "addresses of kernel functions, for their names",
     "CAP_SYS_PTRACE": "what other users' processes map, for names in their stacks",
+    "CAP_SYS_ADMIN": "perf events, which kernel.perf_event_paranoid keeps for it here; not needed if that is 2",
 }
 
 # For any script, for older kernels and runtimes, and for dropping the privileges of the reader of files.
-AGENT_CAPABILITIES = (*PURPOSES, "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETUID", "CAP_SETGID")
+AGENT_CAPABILITIES = (*PURPOSES, "CAP_SYS_RESOURCE", "CAP_SETUID", "CAP_SETGID")
 
 UNIT = """\
 # {what}, made by `sonde unit`. Capabilities:
@@ -355,6 +357,8 @@ def needed_capabilities(spec: ScriptSpec) -> list[str]:
         found.add("CAP_SYSLOG")
     if any(_contains_type(type, _names_user) for type in types):
         found |= {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
+    if root_has_perf_events():
+        found.add("CAP_SYS_ADMIN")
     return [name for name in PURPOSES if name in found]
 
 

@@ -125,7 +125,7 @@ def check_getopt(context: CheckContext, node: Call, types: Types) -> Type | None
         return fold_constant(node, int(given.lower() in ("", "true", "1")), BOOL)
     if isinstance(default.const, str):
         node.const = given if given is not None else default.const
-        return Str(len(str(node.const).encode("utf-8", "surrogateescape")) + 1)
+        return convert.known_text(str(node.const))
     if not isinstance(default.const, int):
         context.error("not-constant", "Second argument to 'getopt' must be a string literal, integer literal, or a "
                       "boolean literal.", default)

@@ -45,6 +45,9 @@ class PrintedAddress(Choice):
     value: Expr
 
 
+_NO_ADDRESS = "ntop() expects an integer or array argument, got {given}"
+
+
 def check_ntop(context: CheckContext, node: Call, types: Types) -> Type | None:
     address, type = node.args[-1], value_type(types[-1])
     number = convert.as_int(type)
@@ -52,7 +55,7 @@ def check_ntop(context: CheckContext, node: Call, types: Types) -> Type | None:
     if number is None and not isinstance(type, (Array, Str)) or size not in (4, 16):
         sized = isinstance(type, (Array, Str))
         context.error("bad-argument", "ntop() argument must be 4 or 16 bytes in size" if sized else
-                      f"ntop() expects an integer or array argument, got {convert.kind_of_type(type)}", node)
+                      _NO_ADDRESS.format(given=convert.kind_of_type(type)), node)
         return Inet()
     af = node.args[0] if len(node.args) == 2 else None
     family = {4: 2, 16: 10}[size] if af is None else 0
@@ -245,7 +248,7 @@ def _send_packet(lo: Lower, site: EventSite, fields: list[EventField], packet: t
 ROWS = (
     Function("ntop", ("address:int|array|str", "more:int|array|str?"), None, "Text of an IP address.",
              "ntop(args.family, args.saddr)", check_ntop, named_by=-1,
-             wrong={"address": "ntop() expects an integer or array argument, got {given}"}, value=_write_ntop),
+             wrong={"address": _NO_ADDRESS, "more": _NO_ADDRESS}, value=_write_ntop),
     Function("pton", ("text:literal",), None, "Bytes of an IP address.", 'pton("127.0.0.1")', check_pton,
              wrong={"text": "pton() expects an string literal at the first argument"}, value=_write_pton),
     Function("macaddr", ("bytes:array|str|ptr|int",), None, "Text of a MAC address.", "macaddr($dev.dev_addr)",

@@ -80,7 +80,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
         return None
     given = context.aggregate_of(data) or given
     fixed = len(node.args) < 2 or node.args[1].const is not None
-    if fixed and isinstance(given, (Int, Str)) and is_written(data):
+    if fixed and (isinstance(given, (Int, Str)) and is_written(data) or isinstance(data.const, str)):
         node.const = str(data.const)
         return _shortened_type(node)
     if isinstance(given, Str):
@@ -111,8 +111,8 @@ def _fold_parameter_text(context: CheckContext, node: Call, data: Expr) -> bool:
         return False
     params = context.options.params
     text = params[positional.number - 1] if positional.number <= len(params) else ""
-    if skip > len(text):
-        context.error("bad-argument", f"cannot use offset that exceeds string size ({skip} > {len(text)})", data)
+    if skip and skip >= len(text):
+        context.warning("empty-literal", convert.EMPTY_LITERAL, data)
     node.const = text[skip:]
     for part in (data, positional, getattr(data, "right", None)):
         if isinstance(part, Expr):

@@ -9,6 +9,7 @@ from ..errors import PrivilegeError
 
 POLICY = "a container or security module (seccomp, SELinux, AppArmor) may forbid it"
 _ADMIN = ("GET_NEXT_ID", "GET_FD_BY_ID", "ENABLE_STATS")  # what CAP_BPF does not allow: kernel/bpf/syscall.c
+PARANOID = "or sysctl kernel.perf_event_paranoid=2, with which CAP_PERFMON is enough"
 _MOST_PARANOID = 2  # of kernel.perf_event_paranoid; with 3 and 4 (Debian, Ubuntu) CAP_PERFMON is not enough
 _FIRST_USERS = 0xEFFFFFFD  # PROC_USER_INIT_INO: include/linux/proc_ns.h
 
@@ -18,7 +19,7 @@ def explain_denial(call: str, held: int) -> PrivilegeError:
     needed = [("CAP_PERFMON", 38)] if call.startswith("perf_event") else [("CAP_BPF", 39), ("CAP_PERFMON", 38)]
     if any(word in call for word in _ADMIN):
         needed = [("CAP_SYS_ADMIN", 21)]
-    if call.startswith("perf_event") and _perf_paranoia() > _MOST_PARANOID:
+    if call.startswith("perf_event") and root_has_perf_events():
         needed = [("CAP_SYS_ADMIN", 21)]
     missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
     if missing:
@@ -26,7 +27,8 @@ def explain_denial(call: str, held: int) -> PrivilegeError:
         needs = " and ".join(missing)
         return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
             f"run as root: {as_root()}",
-            f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)"])
+            f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)",
+            *([PARANOID] if needed[0][0] == "CAP_SYS_ADMIN" and call.startswith("perf_event") else [])])
     if hints := lockdown_hints(errno.EPERM):
         return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity", hints)
     if _in_user_namespace():
@@ -46,13 +48,13 @@ def lockdown_hints(number: int | None) -> list[str]:
     return ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"]
 
 
-def _perf_paranoia() -> int:
-    """How much kernel.perf_event_paranoid forbids; 0 if it cannot be read."""
+def root_has_perf_events() -> bool:
+    """Whether kernel.perf_event_paranoid keeps perf events, by which most probes are attached, for CAP_SYS_ADMIN."""
     try:
         with open("/proc/sys/kernel/perf_event_paranoid", encoding="ascii") as file:
-            return int(file.read())
+            return int(file.read()) > _MOST_PARANOID
     except (OSError, ValueError):
-        return 0
+        return False
 
 
 def kernel_lockdown() -> str:

@@ -78,7 +78,7 @@ class KernelTypes:
         """A typedef (resolved), ``enum x``, ``struct x``, ``union x`` or integer type by its C name."""
         words = [word for word in name.split() if word not in ("const", "volatile")]
         integer = parse_c_integer(words)
-        if integer or not words:
+        if integer and words != ["char"] or not words:  # whether char has a sign, BTF says
             return integer
         if len(words) == 2 and words[0] in ("struct", "union"):
             return self.find_struct(words[1], words[0] == "union")
@@ -87,7 +87,7 @@ class KernelTypes:
             found = btf.find_id(words[-1], *kinds) if len(words) <= 2 else 0
             if found:
                 return btf.convert_type(found)
-        return None
+        return integer
 
     def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
         """The value of an enum constant, and its enum."""

@@ -194,9 +194,11 @@ class BtfWorld(KernelTypes, UserSide):
         return name.startswith("rdonly_cast") and bool(btf.find_id("bpf_rdonly_cast", codec.FUNC))
 
     def tracepoints(self) -> list[tuple[str, str]]:
-        """(category, event): the category is that of this machine, otherwise guessed from the event's first word."""
+        """(category, event): the category is that of this machine, otherwise guessed from the event's first word; those
+        of system calls, which BTF does not have and are the same everywhere, are this machine's."""
+        syscalls = [(category, event) for event, category in self._event_categories.items() if category == "syscalls"]
         return [(self._event_categories.get(event) or event.partition("_")[0], event)
-                for _, event in self.raw_tracepoints()]
+                for _, event in self.raw_tracepoints()] + syscalls
 
     @cached_property
     def _event_categories(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ import os
 from ..basics import Protocol
 from ..errors import EnvironmentProblem, MissingFeatureError, PrivilegeError
 from ..spec import TracepointFormat
-from ..types import BOOL, INT8, KERNEL, UINT8, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
+from ..types import BOOL, KERNEL, UINT8, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 
 MOUNTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
@@ -210,12 +210,10 @@ class _FormatReader:
         target = _strip_qualifiers(text.removesuffix("*"))
         if target.endswith("*"):
             return Pointer(self._pointer_type(target), space)
-        if target == "char":
-            return Pointer(INT8, space)
         if target in ("void", ""):
             return Pointer(VOID, space)
         known = _INTEGERS.get(target)
-        if known:
+        if known and target != "char":
             return Pointer(Int(*known) if known[0] else BOOL, space)
         return Pointer(self._named_type(target) or VOID, space)
 

@@ -136,7 +136,9 @@ class Cursor:
         kind, text, start, end = self.token
         if kind == "bad" and text in COMPLAINTS:
             message, *advice = COMPLAINTS[text]
-            self.fail(text, message or f"syntax: expected {expected}", Span(self.source, end, end), advice)
+            within = text == "unterminated-string" and end < len(self.source.text)  # ended by a newline
+            self.fail(text, message or f"syntax: expected {expected}", Span(self.source, start if within else end, end),
+                      advice)
         if kind == "eof":
             self._fail_unexpected_end(expected)
         shown = "a string" if kind == "str" else f"'{self.token_span(self.token).text}'"

@@ -145,9 +145,9 @@ class Preprocessor:
         """Whether the branch after ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
         if name in ("if", "elif"):
             return self._condition(line.start("rest"), line.end())
-        word = patterns.sub(_COMMENT, "", line["rest"]).strip()
+        word = "".join(patterns.sub(_COMMENT, " ", line["rest"]).split()[:1])  # what follows it is ignored
         if not word.isidentifier():
-            self._error("bad-condition", f"#{name} needs one name", Span(self._source, line.start(), line.end()))
+            self._error("bad-condition", f"#{name} needs a name", Span(self._source, line.start(), line.end()))
         return self.is_defined(word) == (name == "ifdef")
 
     def _skip_branches(self, pos: int, taken: bool = False) -> int:

@@ -6,7 +6,7 @@ from ..basics import itemgetter
 from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
-from ..runtime.values import EnumValue, Items, ScriptValue, key_text, to_text
+from ..runtime.values import ArrayValue, EnumValue, Items, RecordValue, ScriptValue, StructValue, key_text, to_text
 from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
@@ -109,10 +109,18 @@ def _key_order(key: ScriptValue) -> int | bytes | tuple[Any, ...]:
 
 
 def divide_value(value: ScriptValue, div: int) -> ScriptValue:
-    """A plain number, or the average of stats(), by print()'s divisor."""
-    if div > 1 and isinstance(value, Stats):
+    """``value`` with each of its plain numbers, or the average of stats(), by print()'s divisor."""
+    if div <= 1:
+        return value
+    if type(value) is int:
+        return divide_toward_zero(value, div)
+    if isinstance(value, Stats):
         return Stats(value.count, divide_toward_zero(value.average, div), value.total)
-    return divide_toward_zero(value, div) if div > 1 and type(value) is int else value
+    if isinstance(value, StructValue):
+        return StructValue({name: divide_value(member, div) for name, member in value.items()})
+    if type(value) is tuple or isinstance(value, ArrayValue | RecordValue):
+        return type(value)([divide_value(element, div) for element in value])
+    return value
 
 
 class TextOutput(Streams):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from ..errors import WARNING
 from ..kinds import KINDS, kind_names
-from ..language.ast import AttachPoint, Call, Clause, Reference
+from ..language.ast import AttachPoint, Clause
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..spec import Attach, Config
+from ..types import Struct
 from .answers import is_ruled_out
 from .context import ProbeProgram
 from .finder import ProbeFinder, WrittenPoint
 from .kernel_probes import choose_kinds
-from .nodes import Use, copy_tree, walk_nodes
+from .nodes import Use, copy_tree, followed_results
 from .object_probes import check_mixed
 from .options import Options
+from .probe_names import mark_names, takes_name
 from .providers import BY_KIND, find_provider
-from .rows import Functions
 from .typed import CheckedProbe
 from .user_probes import resolve_user_results
 from .world import World
@@ -24,8 +25,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    from .rows import Language
 
-def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config, functions: Functions,
+
+def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config, language: Language,
                     diagnostics: Diagnostics) -> list[ProbeProgram]:
     """Every program that the clauses need, in order. Each has a tree of its own."""
     finder = ProbeFinder(world, options, config, diagnostics)
@@ -33,8 +36,10 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
     keep = _probe_filter(options, diagnostics)
     found: list[ProbeProgram] = []
     total = 0
+    if any("probe" in point.use.names for point in finder.written):
+        mark_names(clauses, language)
     for clause in clauses:
-        if is_ruled_out(clause.predicate, world, options, config, functions):
+        if is_ruled_out(clause.predicate, world, options, config, language.functions):
             continue
         attach = _expand_all(finder, clause)
         attach = [a for a in attach if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options)]
@@ -43,7 +48,7 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
         if total > config.max_probes:
             _report_too_many(total, clause is clauses[-1], config, diagnostics)
             return found
-        for probe in _share_programs(clause, attach, world, functions):
+        for probe in _share_programs(clause, attach, world):
             found.append(ProbeProgram(probe, probe.attach[0].kind, len(found)))
     finder.warn_of_untraceable()
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
@@ -128,17 +133,21 @@ def _check_limits(clauses: Sequence[Clause], found: list[ProbeProgram], total: i
                           f"{config.max_bpf_progs}.", None, ["raise it with the max_bpf_progs config variable"])
 
 
-def _share_programs(clause: Clause, attach: list[Attach], world: World, functions: Functions) -> list[CheckedProbe]:
+def _share_programs(clause: Clause, attach: list[Attach], world: World) -> list[CheckedProbe]:
     """Programs of one clause: attach points share one where nothing that the clause uses differs."""
     use = Use([clause.predicate, clause.body])
-    if "retval" in use.names:
+    followed = followed_results([clause.predicate, clause.body]) if "retval" in use.names else []
+    for node in followed:
+        node.followed = True
+    if followed:
         resolve_user_results(attach, world)
-    by_name = _takes_name(clause, functions)
+    by_name = "probe" in use.names and takes_name(clause)
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
         provider, kind = BY_KIND[item.kind], KINDS[item.kind]
         if use.uses_args:
-            item.args = provider.args(item, world)
+            args = provider.args(item, world)
+            item.args = args and Struct(f"{item.name}_args", args.bytes, args.load, alignment=args.alignment)
         key = (item.kind, provider.layout(item, use), item.way,
                repr(item.result) if "retval" in use.names and (kind.typed or kind.user) else None,
                (item.target, item.offset) if "uaddr" in use.names else None, item.name if by_name else None)
@@ -148,13 +157,3 @@ def _share_programs(clause: Clause, attach: list[Attach], world: World, function
             tree = copy_tree(clause) if groups else clause
             groups[key] = CheckedProbe(tree, [item], item.args, [])
     return list(groups.values())
-
-
-def _takes_name(clause: Clause, functions: Functions) -> bool:
-    """Whether a function takes ``probe`` for a string, which it then has to be: a program for each name."""
-    for call in [n for n in walk_nodes([clause.predicate, clause.body]) if isinstance(n, Call)]:
-        row = functions.get(call.name)
-        if any(isinstance(arg, Reference) and arg.name == "probe" and (row is None or row.takes_text(at))
-               for at, arg in enumerate(call.args)):
-            return True
-    return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..language.ast import Call, Expr, MapRef, Name, Node, Reference, StrLiteral, TypeSyntax, Variable
+from ..language.ast import Call, Expr, MapRef, Name, Node, StrLiteral, TypeSyntax, Variable
 from ..language.diagnostics import nearest_names
 from ..types import (
     VOID,
@@ -26,7 +26,6 @@ from . import convert
 from .builtins import check_builtin_call, probe_type
 from .context import ARGUMENT, CheckContext
 from .expressions import text_type
-from .operators import PROBE
 from .rows import FunctionRow, Parameter
 from .typed import Unfilled, WholeMap
 
@@ -158,8 +157,6 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
             continue
         type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \
             else context.check_value(arg, ARGUMENT)
-        if type == PROBE and isinstance(arg, Reference) and row.takes_text(at):
-            type = _probe_as_text(context, arg)
         if "text" in kinds and _points_to_text(type):
             arg = node.args[at] = Call(arg.span, name="str", args=[arg])
             type = context.check_value(arg, ARGUMENT)
@@ -179,13 +176,6 @@ def _points_to_text(type: Type | None) -> bool:
     """Whether str() of this is meant where a string is taken: a pointer to characters, or an array of them."""
     found = type.to if isinstance(type, Pointer) else type.of if isinstance(type, Array) else None
     return isinstance(found, Int) and found.bits == 8
-
-
-def _probe_as_text(context: CheckContext, node: Reference) -> Type:
-    """The name of the attach point, which a clause that takes it for a string has one of: see attach.py."""
-    node.const = context.program.attach.name
-    node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
-    return node.type
 
 
 def _check_form(context: CheckContext, row: FunctionRow, node: Call, arg: Node, kinds: list[str]) -> bool:

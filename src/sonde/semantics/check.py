@@ -56,7 +56,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     if options.by and not show_groups([script.clauses, script.functions], options.by, language.functions):
         diagnostics.error("no-process-names", "no names of processes are shown here that --by "
                           f"{options.by} could take the place of", None, [f"a script can ask for {options.by} itself"])
-    programs = attach.expand_programs(script.clauses, world, options, config, language.functions, diagnostics)
+    programs = attach.expand_programs(script.clauses, world, options, config, language, diagnostics)
     context = CheckContext(world, options, config, types, script.defines, language)
     context.evaluate, context.statements = check_expression, check_statements
     context.diagnostics = diagnostics

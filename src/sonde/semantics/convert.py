@@ -30,6 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+EMPTY_LITERAL = "literal string will always be empty"
 NO_TYPE = "When used as a call argument, `typeof` builtin only valid for macro calls that are expecting a type " \
           "parameter"
 
@@ -52,6 +53,11 @@ def plain_type(type: Type) -> Type:
     if isinstance(type, Tuple):
         return Tuple(tuple([plain_type(t) for t in type.of]), type.names)
     return type
+
+
+def known_text(text: str) -> Str:
+    """The type of a text that is known, with its NUL."""
+    return Str(len(text.encode("utf-8", "surrogateescape")) + 1)
 
 
 def literal_type(value: int) -> Int:

@@ -205,10 +205,12 @@ class TypeNames:
             hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
             self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', span, hints)
             return
+        real = isinstance(BASE_TYPES.get(syntax.base), Real)
         close = nearest_names(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
-        self.diagnostics.error("unknown-type", wrong, syntax.span if tag else span,
-                               [f"did you mean {c}?" for c in close[:1]])
+        hints = [f"did you mean {c}?" for c in close[:1]] if not real else \
+            ["programs in the kernel have no floating point: 1000 * a / b keeps three decimals"]
+        self.diagnostics.error("unknown-type", wrong, syntax.span if tag else span, hints)
 
 
 def _struct_tag(item: CStruct) -> str:

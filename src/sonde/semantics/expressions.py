@@ -25,6 +25,7 @@ from ..types import (
     Int,
     NoneType,
     Pointer,
+    Real,
     Scalar,
     Str,
     Struct,
@@ -57,18 +58,17 @@ def check_int(context: CheckContext, node: ast.IntLiteral) -> Type:
     return convert.literal_type(node.value)
 
 
-def check_str(context: CheckContext, node: ast.StrLiteral) -> Type | None:
+def check_str(context: CheckContext, node: ast.StrLiteral) -> Type:
     type, most = text_type(node), min(context.config.max_strlen or MAX_STRING, MAX_STRING)
     if type.capacity > most:
         context.error("string-too-long", f"String is too long (over {most} bytes): {node.value}", node)
-        return None
     return type
 
 
 def text_type(node: ast.StrLiteral) -> Str:
     """The type of a literal, however long: a format or a name is never a value of the program."""
     node.const = node.value
-    node.type = Str(len(node.value.encode("utf-8", "surrogateescape")) + 1)
+    node.type = convert.known_text(node.value)
     return node.type
 
 
@@ -89,7 +89,7 @@ def check_positional(context: CheckContext, node: ast.Positional) -> Type:
     if value is not None:
         return fold_constant(node, value)
     node.const = text
-    return Str(len(text.encode("utf-8", "surrogateescape")) + 1)
+    return convert.known_text(text)
 
 
 def _parameter_number(text: str) -> int | None:
@@ -235,18 +235,16 @@ def _field_hints(operand: Type) -> list[str]:
 def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct) -> None:
     names = target.field_names()
     close = nearest_names(node.name, names)
+    message, hints = f"Struct/union of type '{target}' does not contain a field named '{node.name}'", list[str]()
     if is_args(node.operand):
         place = user_places(context.program.attach).get(node.name)
         if place is not None:
             context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
             return
-        function = context.program.kind in ("uprobe", "fentry", "fexit")
-        message = f"Can't find function parameter {node.name}" if function else \
-            f"Struct/union of type 'struct {context.program.attach.name}_args' does not contain a field named " \
-            f"'{node.name}'"
+        function = context.program.kind in ("uprobe", "fentry", "fexit", "rawtracepoint")
+        if function:
+            message = f"Can't find function parameter {node.name}"
         hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
-    else:
-        message, hints = f"Struct/union of type '{target}' does not contain a field named '{node.name}'", []
     if close:
         hints.insert(0, f"did you mean {' or '.join(close)}?")
     context.error("unknown-field", message, node, hints)
@@ -379,6 +377,9 @@ def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "")
         if syntax.base == "char":  # in scripts, as in bpftrace, a byte without a sign; C's char has one
             syntax = ast.TypeSyntax(syntax.span, "uint8", syntax.pointers, syntax.dims, None, syntax.outer)
         found = context.types.resolve_type(syntax, space, context.config.text_size, own)
+        if isinstance(found, Real):
+            context.types.report_unknown_type(syntax)
+            return None
     else:
         found = _check_unevaluated(context, syntax.typeof)
         found = None if found is None else convert.plain_type(found)
@@ -430,9 +431,10 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
 
 
 def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type, to: Type) -> None:
-    """Not of what an aggregate stands for, for which the cast asks."""
+    """Not of what an aggregate stands for, for which the cast asks, nor of sizes."""
     inner = node.operand
-    exempt = context.aggregate_of(inner) is not None or isinstance(inner, ast.TupleAccess) \
+    exempt = context.aggregate_of(inner) is not None or isinstance(inner, (ast.SizeOf, ast.OffsetOf)) \
+        or isinstance(inner, ast.TupleAccess) \
         and isinstance(inner.operand, ast.Variable) and isinstance(inner.operand.slot, VarState) \
         and inner.operand.slot.aggregated or isinstance(to, type(BOOL)) and inner.const is not None
     if isinstance(to, (Int, Enum, type(BOOL), Pointer, Str, Array)) and not exempt \

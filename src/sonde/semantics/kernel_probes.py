@@ -109,7 +109,8 @@ def _find_obstacle(finder: ProbeFinder, kind: str, way: str, text: str, use: Use
     if KINDS[way].typed:
         if "+" in text or parse_number(text) is not None:
             return "it sees whole functions only, no offsets or addresses"
-        return next((f"it has no {name}" for name in ("reg", "ctx", "override") if name in use.names), "")
+        return next((f"{name} does not work there" for name in ("reg()", "ctx", "override()")
+                     if name.rstrip("()") in use.names), "")
     return "a return has no arguments" if way == "kretprobe" and use.uses_args else ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..basics import TypeVar
-from ..language.ast import FieldAccess, Node, Reference
+from ..language.ast import FieldAccess, Index, Node, Reference, Unary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,6 +89,13 @@ class Use:
     @property
     def uses_args(self) -> bool:
         return "args" in self.names
+
+
+def followed_results(tree: Tree) -> list[Reference]:
+    """Each ``retval`` whose memory is read: ``retval->x``, ``retval[0]``, ``*retval``."""
+    readers = [node for node in walk_nodes(tree) if isinstance(node, (FieldAccess, Index)) or
+               isinstance(node, Unary) and node.op == "*"]
+    return [node.operand for node in readers if isinstance(node.operand, Reference) and node.operand.name == "retval"]
 
 
 def is_args(node: object) -> bool:

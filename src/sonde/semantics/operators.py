@@ -285,9 +285,9 @@ def _fold_literals(context: CheckContext, node: Expr, op: str, first: Expr, seco
     if op != "+" or not isinstance(text, str) or not isinstance(more, (str, int)) or isinstance(more, int) and more < 0:
         return None
     if isinstance(more, int) and more >= len(text):
-        context.warning("empty-literal", "literal string will always be empty", node)
+        context.warning("empty-literal", convert.EMPTY_LITERAL, node)
     node.const = text + more if isinstance(more, str) else text[more:]
-    return Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
+    return convert.known_text(node.const)
 
 
 _FOLDED = (ast.StrLiteral, ast.IntLiteral, ast.BoolLiteral, ast.Binary, ast.Positional)
@@ -497,7 +497,7 @@ def _as_text(context: CheckContext, side: Side, other: Side) -> Side:
             and (isinstance(other[1], Str) or _is_group(other[1])):
         params = context.options.params
         node.const = params[node.number - 1] if node.number <= len(params) else ""
-        node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
+        node.type = convert.known_text(node.const)
         return node, node.type
     return side
 

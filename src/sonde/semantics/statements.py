@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..language import ast
 from ..source import Span
-from ..types import Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
+from ..types import INT64, Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
 from . import convert
 from .context import ARGUMENT, Assigned, CheckContext, MapState, callback_hints
 from .expressions import resolve_type
@@ -136,7 +136,7 @@ def _check_assign_map(context: CheckContext, node: ast.Assign, target: ast.MapRe
     if value is None:
         return
     if node.op != "=":
-        fresh = convert.literal_type(0) if isinstance(value, Pointer) else convert.Flexible(64)
+        fresh = convert.literal_type(0) if isinstance(value, Pointer) else INT64
         have = fresh if state.inferred_value is None else state.inferred_value
         found = _compound_type(context, node, target, have, value)
         if found is None:

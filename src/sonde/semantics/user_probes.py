@@ -28,6 +28,7 @@ from .finder import (
 from .world import Inlined, UserFunction, World
 
 _LANGUAGES = ("cpp", "cxx")
+_NO_PLACE = "{kind} should be attached to a function, address, or source file and line (using DWARF)"
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path@file.c:12"]
 
@@ -43,8 +44,7 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
             return finder.error("probe-form", f"{kind} should have a target", point,
                                 [f"write {kind}:path:function"])
         if len(parts) in (2, 3):
-            return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point,
-                                _FORMS)
+            return finder.error("probe-form", _NO_PLACE.format(kind=kind), point, _FORMS)
         return finder.report_part_count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
     if line and kind == "uretprobe":
         return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
@@ -173,7 +173,7 @@ def _report_inlined(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
 def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
                        address: int) -> list[Attach]:
     if address == 0:
-        return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point)
+        return finder.error("probe-form", _NO_PLACE.format(kind=kind), point)
     offset = finder.world.user_offset(path, address)
     if offset is None:
         return finder.report_missing(point, [f"address {text} is in no segment of the file"])
@@ -304,7 +304,8 @@ def user_places(item: Attach) -> dict[str, UserPlace]:
 
 
 def resolve_user_results(attach: list[Attach], world: World) -> None:
-    """Give ``retval`` its type where one is enough: of functions that are named, and that agree."""
+    """Give ``retval`` its type, for whoever follows it, where one is enough: of functions that are named, and that
+    agree."""
     returns = [item for item in attach if item.kind == "uretprobe"]
     if len(returns) != len(attach) or any(detail_of(item, UserDetail).pattern for item in returns):
         return

@@ -16,7 +16,7 @@ from typing import Self
 import pytest
 
 # The live tier's own tests, with their oracles.
-from live.test_recording import OF_FUNCTIONS, check_replays, is_served
+from live.test_recording import NOT_EVERYWHERE, check_replays, is_served
 from live.test_tools_disk import (  # noqa: F401
     test_biosnoop,
     test_biosnoop_tells_reads_from_writes,
@@ -218,7 +218,7 @@ def test_mdflush(mirror: Path) -> None:
 def test_tools_of_functions_replay_as_they_ran(form: str, tmp_path: Path) -> None:
     """Those that the live tier's kernel may not have the probes of, every other one."""
     words = {"funcprofile": ["vfs_read"]}
-    names = [name for name in OF_FUNCTIONS if name in words or is_served(name)][form == "json"::2]
+    names = [name for name in NOT_EVERYWHERE if name in words or is_served(name)][form == "json"::2]
     assert len(names) > 1
     differing, silent = check_replays({name: words.get(name, []) for name in names}, form, tmp_path)
     assert not differing and len(silent) <= len(names) // 2, (differing, silent)
