@@ -30,6 +30,7 @@ from sonde.recording.columns import (
 from sonde.recording.container import MAGIC, Damaged
 from sonde.recording.layouts import plain_spec, read_spec
 from sonde.recording.replay import open_recording, open_replay
+from sonde.runtime.provenance import Provenance, describe_local_run
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
 from support import environment, run_sonde, sonde_command
 
@@ -299,3 +300,11 @@ def test_a_recording_steers_no_terminal(tmp_path: Path) -> None:
         os.close(slave)
         os.close(master)
     assert done.returncode == 0 and b"\x1b" not in shown and b"\\x1b[2Jhidden" in shown
+
+
+@pytest.mark.parametrize("seconds", [4.44996, 0.04951, 2.5])
+def test_a_run_took_as_long_in_its_recording(seconds: float) -> None:
+    run = describe_local_run("sonde -e ...", 0, seconds, [])
+    facts: Any = json.loads(json.dumps(run.as_json()))
+    told = Provenance(run.command, run.host, run.kernel, 0, facts["seconds"], [])
+    assert told.lines == run.lines and told.seconds == run.seconds

@@ -369,5 +369,5 @@ def describe_fleet_run(fleet: FleetState, command: str) -> Provenance:
     kernels = dict.fromkeys(member.kernel for member in fleet.members if member.kernel)
     lost = [fleet.describe_state(100)] if fleet.missing or fleet.lost else []
     return Provenance(terminal_safe(command), f"{len(fleet.complete)} of {len(fleet.members)} hosts",
-                      terminal_safe(", ".join(kernels)), fleet.started_at, fleet.seconds,
+                      terminal_safe(", ".join(kernels)), fleet.started_at, round(fleet.seconds, 3),
                       [terminal_safe(line) for line in [*lost, *fleet.describe_losses()]])

@@ -130,6 +130,9 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
 def _check_print_map(context: CheckContext, node: Call, target: MapRef) -> Type | None:
     limits = _limits(context, node)
     held = context.aggregate_in(target)
+    if context.loops > context.unrolled:
+        context.advise("print-in-loop", "Due to it's asynchronous nature using 'print()' in a loop can lead to "
+                       "unexpected behavior. The map will likely be updated before the runtime can 'print' it.", node)
     if limits and held is not None and held.kind == "stats":  # what is printed heeds them, there as here
         context.advise("print-arguments", "print()'s top and div arguments are ignored when used on stats() maps.",
                        node)

@@ -77,6 +77,7 @@ def _json_object(fields: Mapping[str, ScriptValue]) -> str:
 
 
 def _json_buckets(histogram: Histogram, div: int) -> str:
+    div = div if histogram.divides else 1
     return f"[{','.join([_json_bucket(b, div) for b in histogram])}]"
 
 

@@ -62,6 +62,7 @@ class Histogram(Drawing):
     """
 
     kind = "hist"
+    divides = True  # its counts, by print()'s divisor
 
     def __init__(self, counts: Sequence[int], bits: int = 0) -> None:
         self.counts = list(counts)
@@ -119,8 +120,10 @@ class Histogram(Drawing):
 
     def draw(self, div: int = 1) -> str:
         """The rows, each with its line end; counts divided by ``div`` as print() can ask for."""
-        used = self._used_range()
-        return _draw_rows([(self._format_label(i), self.counts[i]) for i in used], div)
+        div = div if self.divides else 1
+        shown = [(self._format_label(i), self.counts[i] // div) for i in self._used_range()]
+        most = max([count for _, count in shown], default=0)
+        return "".join([f"{label:<16}{count:>8} |{'@' * _bar_length(count, most):<{BAR}}|\n" for label, count in shown])
 
     def __str__(self) -> str:
         return self.draw()
@@ -136,6 +139,8 @@ class Histogram(Drawing):
 
 class LinearHistogram(Histogram):
     """Counts in steps from ``low`` up to ``high``, with what lies outside at both ends."""
+
+    divides = False  # as in bpftrace
 
     def __init__(self, counts: Sequence[int], low: int, high: int, step: int) -> None:
         super().__init__(counts)
@@ -164,12 +169,6 @@ class LinearHistogram(Histogram):
 
 def _bucket_mantissa(step: int, bits: int) -> int:
     return (1 << bits) + (step & (1 << bits) - 1)
-
-
-def _draw_rows(rows: list[tuple[str, int]], div: int) -> str:
-    shown = [(label, count // div) for label, count in rows]
-    most = max([count for _, count in shown], default=0)
-    return "".join([f"{label:<16}{count:>8} |{'@' * _bar_length(count, most):<{BAR}}|\n" for label, count in shown])
 
 
 def _bar_length(count: int, most: int) -> int:

@@ -27,7 +27,7 @@ class Provenance(Record):
     host: str
     kernel: str
     started: int   # nanoseconds since 1970
-    seconds: float
+    seconds: float  # to the millisecond: a recording has no more, and a replay says the same
     lost: list[str]
 
     @property
@@ -58,7 +58,7 @@ class Provenance(Record):
     def as_json(self) -> JsonObject:
         """All of it as plain data."""
         return {"command": self.command, "host": self.host, "kernel": self.kernel, "started": self.started,
-                "seconds": round(self.seconds, 3), "lost": self.lost}
+                "seconds": self.seconds, "lost": self.lost}
 
 
 def describe_run(command: str, session: Session, losses: Losses) -> Provenance:
@@ -70,8 +70,7 @@ def describe_local_run(command: str, started: int, seconds: float, lost: Sequenc
     """The record of a run on this machine that began at ``started`` (nanoseconds since 1970)."""
     machine = os.uname()
     return Provenance(_sanitize_text(command), _sanitize_text(machine.nodename), _sanitize_text(machine.release),
-                      started, seconds,
-                      [_sanitize_text(line) for line in lost])
+                      started, round(seconds, 3), [_sanitize_text(line) for line in lost])
 
 
 def _sanitize_text(text: str) -> str:

@@ -142,7 +142,7 @@ class CheckContext:
         self.passes = 0  # over all programs so far, until no type changes any more
         self.program: ProbeProgram = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
-        self.loops = self.whiles = 0  # around what is being checked; of the loops, those by while
+        self.loops = self.whiles = self.unrolled = 0  # around what is being checked: all, by while, by unroll
         self.rounds = 1  # that the loops around this statement make, as far as that is plain to see
         self.unevaluated = False  # what is being checked is asked for its type only
         self.tasks: set[int] = set()  # the variables of loops over objects, by id
@@ -227,7 +227,7 @@ class CheckContext:
         """Start on a program."""
         self.program = program
         self.scopes = [{}]
-        self.loops, self.whiles, self.rounds = 0, 0, 1
+        self.loops, self.whiles, self.unrolled, self.rounds = 0, 0, 0, 1
         self.visited = set()
         program.probe.variables = []
 

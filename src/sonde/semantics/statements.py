@@ -297,7 +297,9 @@ def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
         context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
         context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}", node)
+    context.unrolled += 1
     _check_loop_body(context, node.body, count if isinstance(count, int) else 1)
+    context.unrolled -= 1
 
 
 def _check_for(context: CheckContext, node: ast.For) -> None:
