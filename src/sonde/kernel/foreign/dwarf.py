@@ -30,6 +30,7 @@ from .dwarf_types import (
     referred_die,
     tagged_name,
 )
+from .dwarf_units import units_naming
 from .elf import Elf
 
 TYPE_CHECKING = False
@@ -119,7 +120,7 @@ class DebugInfo:
 
     def named_type(self, name: str) -> Type | None:
         """``struct x`` or ``union x`` as in the first unit that defines it."""
-        for unit, _ in self.compile_units():
+        for unit in units_naming(self.dwarf, name.partition(" ")[2]):
             for die in unit.get_top_DIE().iter_children():
                 if name_of(die) and is_struct(die) and tagged_name(die) == name \
                         and not attribute_value(die, "declaration"):

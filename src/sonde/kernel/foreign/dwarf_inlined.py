@@ -1,8 +1,7 @@
 """Where a function without code of its own went: the copies that the compiler inlined into its callers.
 
-Debug information describes each copy (DW_TAG_inlined_subroutine, DWARF 5 chapter 3.3.8), but has no table of them, and
-walking all of a large program's takes minutes. A function's name is stored once in .debug_str, and an entry refers to
-it by four bytes: only the units with these bytes, and those that refer to an entry found there, are read.
+Debug information describes each copy (DW_TAG_inlined_subroutine, DWARF 5 chapter 3.3.8), but has no table of them. Only
+the units that may name the function, and those that refer to an entry found there, are read.
 """
 
 from __future__ import annotations
@@ -10,27 +9,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from io import BytesIO
-from sys import byteorder
 from typing import TypeAlias
 
 from ...spec import Inlined, UserPrototype
 from .dwarf import DebugInfo, debug_info, declaring_file, iter_subprograms, line_rows
 from .dwarf_ranges import address_ranges
 from .dwarf_types import attribute_number, attribute_text, attribute_value, find_origin, name_of, qualified_name
+from .dwarf_units import units_naming, units_referring
 from .elf import Elf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from elftools.dwarf.compileunit import CompileUnit
     from elftools.dwarf.die import DIE
-    from elftools.dwarf.dwarfinfo import DebugSectionDescriptor
 
 # A unit, a function of it, and the copy of another that is inlined in it.
 Copy: TypeAlias = "tuple[CompileUnit, DIE, DIE]"
 
 SECONDS = 5.0  # of reading units; what has been found by then is the answer
-_MOST = 64     # occurrences of the name's text that are tried
 _WITHIN = ("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block", "DW_TAG_catch_block")
 
 
@@ -64,31 +60,15 @@ class _Search:
         end = time.monotonic() + SECONDS
         found: dict[int, Copy] = {}
         read = set[int]()
-        for units in (self._units_of_name, self._units_of_entries):
-            for unit in units():
-                if unit.cu_offset not in read and time.monotonic() < end:
-                    read.add(unit.cu_offset)
-                    found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies_in_unit(unit))
+        for unit in self._candidate_units():
+            if unit.cu_offset not in read and time.monotonic() < end:
+                read.add(unit.cu_offset)
+                found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies_in_unit(unit))
         return [found[offset] for offset in sorted(found)]
 
-    def _units_of_name(self) -> Iterator[CompileUnit]:
-        if self._dwarf.debug_str_offsets_sec is not None:
-            return self._units_containing([b""])  # clang's units refer to strings by index
-        text = self._name.rpartition("::")[2].encode() + b"\0"
-        places = _find_all(_section_bytes(self._dwarf.debug_str_sec), text)  # it may be the tail of a longer string
-        return self._units_containing([text, *[place.to_bytes(4, byteorder) for place in places[:_MOST]]])
-
-    def _units_of_entries(self) -> Iterator[CompileUnit]:
-        """Units that refer to the function's entry in another unit, as link-time optimisation produces."""
-        return self._units_containing([offset.to_bytes(4, byteorder) for offset in self._own[:_MOST]])
-
-    def _units_containing(self, needles: list[bytes]) -> Iterator[CompileUnit]:
-        """The units that contain one of the needles."""
-        data = _section_bytes(self._dwarf.debug_info_sec)
-        for unit in self._dwarf.iter_CUs():
-            end = unit.cu_offset + unit["unit_length"] + 4
-            if any(data.find(needle, unit.cu_offset, end) >= 0 for needle in needles):
-                yield unit
+    def _candidate_units(self) -> Iterator[CompileUnit]:
+        yield from units_naming(self._dwarf, self._name.rpartition("::")[2])
+        yield from units_referring(self._dwarf, self._own)  # which the former had
 
     def _copies_in_unit(self, unit: CompileUnit) -> Iterator[tuple[DIE, DIE]]:
         for function in iter_subprograms(unit.get_top_DIE()):
@@ -130,18 +110,3 @@ def _first_line(info: DebugInfo, copies: list[Copy]) -> str:
         lines = {line for line, address in rows[unit.cu_offset] if any(low <= address < high for low, high in within)}
         common = lines if common is None else common & lines
     return f"{os.path.basename(path)}:{min(common)}" if common else ""
-
-
-def _section_bytes(section: DebugSectionDescriptor | None) -> bytes:
-    if section is None:
-        return b""
-    assert isinstance(section.stream, BytesIO)
-    return section.stream.getvalue()
-
-
-def _find_all(text: bytes, what: bytes) -> list[int]:
-    found, at = [], text.find(what)
-    while at >= 0:
-        found.append(at)
-        at = text.find(what, at + 1)
-    return found
