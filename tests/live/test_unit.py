@@ -111,7 +111,8 @@ def test_the_command_is_the_export(tmp_path: Path) -> None:
     words = shlex.split(found["ExecStart"])
     assert words[words.index("export"):] == ["export", "-q", "--otlp", "http://c:4318/v1/metrics", "--interval=3",
                                              "--budget=5%%", str(script), "7"]
-    assert found["AmbientCapabilities"] == found["CapabilityBoundingSet"] == "CAP_BPF CAP_PERFMON"
+    capabilities = " ".join(["CAP_BPF", "CAP_PERFMON", *ADMIN])
+    assert found["AmbientCapabilities"] == found["CapabilityBoundingSet"] == capabilities
 
 
 def test_another_budget(tmp_path: Path) -> None:
