@@ -45,8 +45,7 @@ GONE = "WARNING: Probe has no valid attach points. It is being removed which may
     ("TRACEPOINT:sched:nope", "No matches for tracepoint sched:nope."),
     ("rawtracepoint:a:b:c", "rawtracepoint probe type requires 2 or 1 arguments, found 3"),
     ("uprobe:prog", "uprobe probe type requires 2 or 3 arguments, found 1"),
-    ("uprobe:prog:", "uprobe should be attached to a function, address, or source file and line "
-     "(using DWARF)"),
+    ("uprobe:prog:", "uprobe should be attached to a function and/or address"),
     ("uprobe:prog:nope", "No matches for uprobe /bin/prog:nope."),
     ("uprobe:prog:main+x", "Invalid offset: invalid integer: x"),
     ("uprobe:/bin/nope:x", "uprobe target file '/bin/nope' does not exist or is not executable"),

@@ -28,7 +28,7 @@ from .finder import (
 from .world import Inlined, UserFunction, World
 
 _LANGUAGES = ("cpp", "cxx")
-_NO_PLACE = "{kind} should be attached to a function, address, or source file and line (using DWARF)"
+_NO_PLACE = "{kind} should be attached to a function and/or address"
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path@file.c:12"]
 
