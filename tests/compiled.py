@@ -14,6 +14,7 @@ from sonde.kernel.recorded import RecordedWorld
 from sonde.semantics.options import Options
 from sonde.spec import ScriptSpec
 
+BENEATH = 0xFFFFFFFF81230000  # a function that calls programs at raw tracepoints
 WORLD = Path(__file__).parent / "unit" / "world.json.z"
 OLD = dict.fromkeys(("rdonly_cast", "rdonly_cast_kprobe", "rdonly_cast_tracepoint", "rdonly_cast_perf_event",
                      "rdonly_cast_raw_tracepoint", "isa_v4", "raw_tp_cookie", "spilled_bounds",
@@ -45,6 +46,7 @@ def world(kernel: str = "6.18", arch: str = "x86_64") -> RecordedWorld:
     made = RecordedWorld(str(WORLD), BUILT | (KERNELS | OLDER | NEWER)[kernel])
     made.arch, made.cpus = arch, 2
     made._data["symbols"].setdefault("__per_cpu_offset", 0xFFFFFFFF82000000)
+    made._data["symbols"].setdefault("bpf_trace_run4", BENEATH)
     for name, fields in MODULES.items():
         made._data["tracepoints"].setdefault(name, format_text(name, fields))
     for path, binary in made._data["binaries"].items():

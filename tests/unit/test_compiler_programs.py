@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compiled import KERNELS, begin, compiled, loaded, run, set_task, world
+from compiled import BENEATH, KERNELS, begin, compiled, loaded, run, set_task, world
 from sonde.errors import CompileError
 from sonde.language.diagnostics import nearest_names
 from sonde.types import Aggregate
@@ -371,6 +371,19 @@ def test_stacks_are_stored_once(kernel: str) -> None:
     stored = made.maps["__stacks"].elements
     assert sorted(int.from_bytes(r[0].data[:8], "little") for r in stored.values()) == [0x1001, 0x1001, 0x9999]
     assert all(not any(r[0].data[24:]) for r in stored.values())
+
+
+@BOTH
+@pytest.mark.parametrize("own", [[0x9999, BENEATH + 252], [0x8888, 0x9999, BENEATH + 252]], ids=["program", "callback"])
+def test_frames_of_the_tracing_and_beyond_the_limit_tell_no_stacks_apart(kernel: str, own: list[int]) -> None:
+    made = loaded("rt:sched_switch { @[kstack(2)] = count(); }", kernel)
+    for frames in ([0x10, 0x20, 0x30], [0x10, 0x20, 0x40, 0x50, 0x60, 0x70], [0x10, 0x20], [0x10], [0x20, 0x10]):
+        made.frames = [*own, *frames]
+        made.run()
+    assert sorted(made.map().values()) == [1, 1, 3]
+    stored = [r[0].data for r in made.maps["__stacks"].elements.values()]
+    assert sorted(tuple(memoryview(frames).cast("Q")[:3]) for frames in stored) == \
+        [(0x10, 0, 0), (0x10, 0x20, 0), (0x20, 0x10, 0)]
 
 
 @BOTH

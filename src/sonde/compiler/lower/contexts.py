@@ -32,9 +32,14 @@ class Context:
     preemptible = False  # another task may run the same program on this CPU in between
     default_space = KERNEL
     filters_pid = True  # -p is a predicate (otherwise the attachment itself is limited to the process)
+    beneath = ""  # whose frames a kernel stack begins with, before those of the event: see stacks.py
 
     def fresh(self) -> Context:
         return type(self)()
+
+    def tracepoints(self, lo: Lower) -> list[str]:
+        """The kernel's names of the tracepoints that it is attached to."""
+        return [point.event for point in lo.attach]
 
     def must_filter_pid(self, unit: Unit, attach: Attach) -> bool:
         """Whether the program has to ask whether this is the process of -p."""
@@ -70,6 +75,7 @@ class TestRunContext(Context):
     """begin, end, self: run once by BPF_PROG_TEST_RUN, in Sonde's own process."""
 
     filters_pid = False
+    beneath = "test run"
 
     def usermode(self, lo: Lower) -> Operand:
         return 1
@@ -101,6 +107,7 @@ class TracepointContext(Context):
     """A classic tracepoint: the context is the event's record, laid out as its format file says."""
 
     program = "tracepoint"
+    beneath = "classic tracepoint"
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         pointer = lo.context_pointer()
@@ -120,6 +127,8 @@ class RawEventContext(Context):
 
     ``fields`` says how a classic tracepoint's fields come from those arguments.
     """
+
+    beneath = "raw tracepoint"
 
     def __init__(self, fields: dict[str, RawField] | None = None) -> None:
         self.fields = fields
@@ -142,6 +151,8 @@ class RawEventContext(Context):
 
 class SyscallContext(Context):
     """``tracepoint:syscalls:`` served by one of the two raw tracepoints that see every system call."""
+
+    beneath = "raw tracepoint"
 
     def shares(self, unit: Unit) -> bool:
         return True  # by the number of the call
@@ -214,6 +225,9 @@ def _thread_status(lo: Lower) -> Operand | None:
 class SyscallEnterContext(SyscallContext):
     """sys_enter(struct pt_regs *regs, long id)."""
 
+    def tracepoints(self, lo: Lower) -> list[str]:
+        return ["sys_enter"]
+
     def call_number(self, lo: Lower) -> Operand:
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
 
@@ -228,6 +242,9 @@ class SyscallEnterContext(SyscallContext):
 
 class SyscallExitContext(SyscallContext):
     """sys_exit(struct pt_regs *regs, long ret)."""
+
+    def tracepoints(self, lo: Lower) -> list[str]:
+        return ["sys_exit"]
 
     def call_number(self, lo: Lower) -> Operand:
         row = arch_of(lo)
@@ -249,6 +266,7 @@ class RecordedContext(SyscallContext):
     """The same by ``raw_syscalls:``, whose record has no registers: they are where the task left user space."""
 
     program = "tracepoint"
+    beneath = "classic tracepoint"
 
     def registers(self, lo: Lower) -> Mem:
         return Mem(task_registers(lo), 0, KERNEL, btf=1)

@@ -15,6 +15,7 @@ class Iterated(Context):
 
     program = "tracing"
     filters_pid = False
+    beneath = "test run"
 
     def shares(self, unit: Unit) -> bool:
         return False

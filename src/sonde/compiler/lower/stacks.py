@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
-from ..ir import BasicBlock, MapFd, Operand
+from ..ir import BasicBlock, MapFd, Operand, Reg
+from ..optimize import as_signed
 from ..unit import STACK_FRAMES
 from .contexts import UserFunctionContext, arch_of, task_registers
 from .core import Lower
 from .state import Mem
-from .tasks import process_id
+from .tasks import process_id, traced_address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 
 FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio: mixes well by multiplication
 
-TRACING_FRAMES = 5  # at most so many frames of BPF itself may come first; user space leaves them out
+# A kernel stack may begin with frames of the tracing itself, by what is beneath the program. User space leaves them
+# out; where only so many frames are wanted, the program does, or what lies beyond those would tell stacks apart.
+_BENEATH = {"raw tracepoint": ("bpf_trace_run{count}", "__bpf_trace_{event}", "__traceiter_{event}"),
+            "classic tracepoint": ("__traceiter_{event}",)}
+_LENGTHS = {"bpf_trace_run": 1024}  # bytes of such functions, or more; the others have some 100
+_LENGTH = 128     # of those, and from a function's address to where its call of a trampoline returns
+TRACING_FRAMES = 5  # at most
+_MOST_EVENTS = 8  # of a program, whose functions are looked for
 
 
 def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
@@ -27,9 +35,9 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
     with lo.scope():
         frames = lo.temp(8 * STACK_FRAMES, "frames")
         flags = h.USER_STACK if type.user else 0
-        limit = type.limit if type.user else type.limit + TRACING_FRAMES
-        size = lo.b.call(h.GET_STACK, [lo.context_pointer(), lo.operand_address(frames), 8 * min(limit, STACK_FRAMES),
-                                       flags], "get_stack")
+        others = TRACING_FRAMES if lo.context.beneath and not type.user else 0
+        size = lo.b.call(h.GET_STACK, [lo.context_pointer(), lo.operand_address(frames),
+                                       8 * min(type.limit + others, STACK_FRAMES), flags], "get_stack")
         good, done = lo.b.block("stack"), lo.b.block("stacked")
         lo.b.store(into.base, into.off, 0)
         lo.b.store(into.base, into.off + 8, 0)
@@ -37,6 +45,9 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         lo.b.branch("jsgt", size, 0, good, done)
         lo.b.start(good)
         count = lo.b.alu("rsh", size, 3)
+        if others and type.limit + others <= STACK_FRAMES:
+            count = _leave_out_tracing(lo, frames, count, type.limit)
+            size = lo.b.alu("lsh", count, 3)
         identity = _hash_frames(lo, frames, count)
         store_once(lo, frames, size, identity)
         lo.b.store(into.base, into.off, identity)
@@ -44,6 +55,78 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
             lo.b.store(into.base, into.off + 8, process_id(lo), 4)
         lo.b.store(into.base, into.off + 12, count, 4)
         lo.b.start(done)
+
+
+def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> Reg:
+    """Move ``limit`` frames of the event to the beginning, over those of the tracing itself; how many are left then.
+    Where it is not known how many those of the tracing are, all stay."""
+    b = lo.b
+    left = b.function.reg("left")
+    b.set(left, count)
+    others = _count_tracing(lo, frames, count)
+    some, fewer, move, done = (b.block(name) for name in ("some", "fewer", "move", "moved"))
+    if lo.context.beneath != "classic tracepoint":  # there 0 is a number
+        known = b.block("known")
+        b.branch("jne", others, 0, known, done)
+        b.start(known)
+    b.branch("jgt", count, others, some, done)
+    b.start(some)
+    b.set(left, b.alu("sub", count, others))
+    b.branch("jgt", left, limit, fewer, move)
+    b.start(fewer)
+    b.set(left, limit)
+    b.jump(move)
+    b.start(move)
+    base = b.address(frames.base, frames.off)
+    source = b.alu("add", base, b.alu("lsh", others, 3))
+
+    def move_frame(index: Reg) -> None:
+        offset = b.alu("lsh", index, 3)
+        b.store(b.alu("add", base, offset), 0, b.load(b.alu("add", source, offset), 0))
+    _each_frame(lo, left, limit, move_frame)
+    b.jump(done)
+    b.start(done)
+    return left
+
+
+def _count_tracing(lo: Lower, frames: Mem, count: Operand) -> Reg:
+    """How many of the first frames are not the event's; 0 also where that is not known."""
+    b = lo.b
+    found, done = b.function.reg("others"), b.block("counted")
+    trampoline = lo.context.beneath == "trampoline"
+    # The program and its trampoline; in callbacks and functions of the program there are more.
+    b.set(found, 2 if trampoline and b.function is lo.program.functions[0] else 0)
+    functions = _functions_beneath(lo)
+    for number in range(TRACING_FRAMES):
+        there = b.block("beneath")
+        b.branch("jgt", count, number, there, done)
+        b.start(there)
+        frame = b.load(frames.base, frames.off + 8 * number, 8)
+        for start, length in functions:
+            inside, outside = b.block("inside"), b.block("outside")
+            b.branch("jlt", b.alu("sub", frame, start), length, inside, outside)
+            b.start(inside)
+            b.set(found, number if trampoline else number + 1)
+            b.jump(done if trampoline else outside)
+            b.start(outside)
+    b.jump(done)
+    b.start(done)
+    return found
+
+
+def _functions_beneath(lo: Lower) -> list[tuple[Operand, int]]:
+    """(address, length) of the functions of the tracing that may be in a stack, or of the traced function."""
+    beneath = lo.context.beneath
+    if beneath == "trampoline":
+        traced = traced_address(lo)
+        return [(as_signed(traced) if isinstance(traced, int) else traced, _LENGTH)]
+    names: dict[str, None] = {}
+    for event in lo.context.tracepoints(lo)[:_MOST_EVENTS]:
+        args = lo.world.raw_tracepoint_args(event)
+        for count in range(1, 13) if args is None else [len(args.fields)]:
+            names.update(dict.fromkeys([name.format(count=count, event=event) for name in _BENEATH.get(beneath, ())]))
+    return [(as_signed(address), _LENGTHS.get(name.rstrip("0123456789"), _LENGTH))
+            for name in names if (address := lo.world.kernel_symbol(name))]
 
 
 def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
@@ -76,23 +159,33 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
 def _hash_frames(lo: Lower, frames: Mem, count: Operand) -> Operand:
     """64 bits over the frames that are there; also clears nothing: what lies after them is not read."""
     b = lo.b
-    value, index = b.function.reg("hash"), b.function.reg("index")
+    value = b.function.reg("hash")
     b.set(value, 0)
-    b.set(index, 0)
     base = b.address(frames.base, frames.off)
-    loop, body, inside, done = (b.block(n) for n in ("hash", "frame", "inside", "hashed"))
+
+    def mix_frame(index: Reg) -> None:
+        frame = b.load(b.alu("add", base, b.alu("lsh", index, 3)), 0)
+        mixed = b.alu("mul", b.alu("xor", value, frame), FACTOR)
+        b.set(value, b.alu("xor", mixed, b.alu("rsh", mixed, 29)))
+    _each_frame(lo, count, STACK_FRAMES, mix_frame)
+    return b.alu("or", value, 1)  # never 0: that is "no stack"
+
+
+def _each_frame(lo: Lower, count: Operand, most: int, visit: Callable[[Reg], None]) -> None:
+    """The numbers of the frames that are there, one after the other."""
+    b = lo.b
+    index = b.function.reg("index")
+    b.set(index, 0)
+    loop, inside, body, done = (b.block(name) for name in ("loop", "inside", "frame", "visited"))
     b.start(loop)
-    b.branch("jlt", index, STACK_FRAMES, inside, done)
+    b.branch("jlt", index, most, inside, done)
     b.start(inside)
-    b.branch("jlt", index, count, body, done)
+    b.branch("jgt", count, index, body, done)  # not index < count: before Linux 6.3 that tells the verifier too little
     b.start(body)
-    frame = b.load(b.alu("add", base, b.alu("lsh", index, 3)), 0)
-    mixed = b.alu("mul", b.alu("xor", value, frame), FACTOR)
-    b.set(value, b.alu("xor", mixed, b.alu("rsh", mixed, 29)))
+    visit(index)
     b.set(index, b.alu("add", index, 1))
     b.jump(loop)
     b.start(done)
-    return b.alu("or", value, 1)  # never 0: that is "no stack"
 
 
 def store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand,

@@ -20,6 +20,7 @@ class TracedFunction(Context):
     program = "tracing"
     exclusive = False
     preemptible = True
+    beneath = "trampoline"
 
     def shares(self, unit: Unit) -> bool:
         return unit.feature("tracing_cookie")
