@@ -63,7 +63,11 @@ def test_stacks_with_a_limit(probe: str, limit: int) -> None:
         for _ in tracing:
             pass
         found = Counter[tuple[int, ...]]()
+        low, high = (world.kernel_symbol(name) or 0 for name in ("_stext", "_etext"))
         for stack, count in tracing.maps["@whole"].items():
-            found[tuple(stack.addresses[:limit])] += count
+            frames = list(stack.addresses)
+            while kind.typed and not low <= frames[0] < high:
+                del frames[0]  # a trampoline that is gone, whose memory Linux 5.10 gives another name
+            found[tuple(frames[:limit])] += count
         limited = [(tuple(stack.addresses), count) for stack, count in tracing.maps["@"].items()]
         assert len(dict(limited)) == len(limited) and dict(limited) == found and found.total() > 0

@@ -334,11 +334,17 @@ class StackTrace:
         """Instruction addresses, innermost first; those of the tracing machinery itself are left out."""
         if self.kept is not None:
             return self.kept
-        found, skip = self._context.stack_frames(self.id)[:self.depth], 0
-        while not self.type.user and skip < len(found) and \
-                (self._context.ksym(found[skip]) or ("",))[0].startswith(_TRACING):
-            skip += 1
+        found = self._context.stack_frames(self.id)[:self.depth]
+        skip = 0 if self.type.user else self._count_tracing(found)
         return found[skip:skip + self.type.limit]
+
+    def _count_tracing(self, found: Sequence[int]) -> int:
+        """How many of the first frames are the tracing's. A trampoline that is gone by now has no name."""
+        for number, address in enumerate(found):
+            symbol = self._context.ksym(address)
+            if not (symbol[0].startswith(_TRACING) if symbol is not None else number):
+                return number
+        return len(found)
 
     @property
     def lost(self) -> bool:
