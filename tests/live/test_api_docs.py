@@ -43,13 +43,13 @@ def test_examples(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     printed = []
     try:
         for block in blocks:
-            exec(compile(block, "docs/api.md", "exec"), space)
+            ours = block.replace("sys_enter_openat {", f"sys_enter_openat /pid == {os.getpid()}/ {{")
+            exec(compile(ours, "docs/api.md", "exec"), space)
             printed.append(capsys.readouterr().out)
     finally:
         over.set()
         opener.join()
-    said = printed[0].splitlines()[-1]  # names that are not in memory can be those of others on a busy machine
-    assert "/etc/hostname" in printed[0] and (said == "nothing was lost" or "Bad address" in said)
+    assert "/etc/hostname" in printed[0] and printed[0].splitlines()[-1] == "nothing was lost"
     assert re.search(r"time +datetime64\[ns, UTC\]", printed[1]) and re.search(r"bytes +int32", printed[1])
     assert re.search(r"web-client +40000\n", printed[1]) and re.search(r"web-server +255000\n", printed[1])
     assert printed[2].split() == ["1", "2", "3", "4", "5"]

@@ -57,7 +57,7 @@ def test_stacks_with_a_limit(probe: str, limit: int) -> None:
     """Each only once, and with as many frames of the kernel's own as there are: no event is beneath another."""
     kind, world = KINDS[probe.partition(":")[0]], live_world()
     if kind.function and not (world.has_feature("fentry") or world.has_feature("kprobes") and not kind.typed):
-        pytest.skip("this kernel refuses probes on functions")
+        pytest.skip(f"kernel lacks {'fentry' if kind.typed else 'kprobes'}")
     with sonde.trace(f"{probe} /pid == cpid/ {{ @[kstack({limit})] = count(); @whole[kstack] = count(); }}",
                      command=[sys.executable, "-S", "-c", WORK]) as tracing:
         for _ in tracing:

@@ -164,7 +164,8 @@ def test_qdisclat(pair: tuple[Namespace, Namespace]) -> None:
         a.tc("qdisc", "del", "dev", a.device, "root")
     found = re.search(r"^@wait\[tbf\]: { .count = (\d+), .average = \d+, .total = (\d+) }$", tracer.stdout, re.M)
     assert found is not None
-    assert 20 <= sent <= int(found[1]) <= ever  # equal, but for what the kernel sends of itself at either end
+    # Equal, but for what the kernel sends of itself at either end.
+    assert 20 <= sent <= int(found[1]) <= ever, (tracer.stdout, tracer.stderr)
     # The bucket holds 2 KB, so that the k-th datagram leaves (k * size - 2048) / rate after the first at the earliest,
     # and it came at most ``sending`` after that. An ARP request among them only adds to it all.
     least = sum(max(0, (k * size - 2048) / rate - sending) for k in range(1, 21))
