@@ -62,6 +62,12 @@ class Witness:
         answer: KernelFunction | None = self._world.kernel_function(name, module)
         return answer
 
+    def kernel_symbol(self, name: str) -> int | None:
+        """As the World says; loaded BPF programs come and go, and hidden addresses may be told the next time."""
+        answer: int | None = self._world.kernel_symbol(name)
+        self.lasting &= answer is not None and not name.startswith(("bpf_prog_", "bpf_trampoline_"))
+        return answer
+
     def tracepoints(self) -> list[tuple[str, str]]:
         """As the World says."""
         self._note(f"{self._world.tracefs}/available_events")

@@ -165,7 +165,9 @@ def test_lasting_answers_are_kept_and_others_are_not() -> None:
     assert lasts(lambda w: w.kernel_function("vfs_read"))
     assert not lasts(lambda w: w.has_feature("unknown"))
     assert not lasts(lambda w: w.kernel_function("f", "bpf:3"))
-    for name in ("user_functions", "find_binaries", "process_symbol", "cgroup_id", "kernel_symbol", "usdt_probes"):
+    assert lasts(lambda w: w.kernel_symbol("bpf_trace_run4"))
+    assert not lasts(lambda w: w.kernel_symbol("nowhere"))
+    for name in ("user_functions", "find_binaries", "process_symbol", "cgroup_id", "usdt_probes"):
         assert not lasts(lambda w, name=name: getattr(w, name))
 
 
