@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from browser import Browser
+from sonde.compiling import live_world
 from support import PATIENCE, environment, run_sonde, sonde_command
 from terminal import Terminal
 
@@ -36,6 +37,8 @@ def calls(number: int) -> None:
 def test_top() -> None:
     """Merged tables, the fleet's state on top, its hosts as a table; the maps when it has ended."""
     pytest.importorskip("textual", reason="textual is not installed")
+    if os.environ.get("SONDE_VM") and live_world().has_feature("preemptible_raw_tp"):
+        pytest.skip("the kernel skips events while one of three agents is preempted in bpf(2), as they say")
     with Terminal("top", "fleet", *HOSTS, "-e", SCRIPT) as terminal:
         terminal.wait_for("^ 3 of 3 hosts; window ", r"^[abc] tick <i>\\x1b\[2J7</i>", "nothing lost")
         calls(100)
