@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.arch import this_arch
 from support import BARE_CALL, Tracer, compile_c, run_sonde, trace
 
 PROBE = "tracepoint:syscalls:sys_enter_getppid"
@@ -92,6 +94,40 @@ def test_modes(target: Path) -> None:
     assert lines[0] == f"{address} leaf+0 ({target})"
     assert re.fullmatch(rf"{build_id[1]} 0x[0-9a-f]+", lines[2])
     assert lines[3:] == ["leaf+0", "leaf"]
+
+
+ENTERED = r"""
+__attribute__((noinline)) int leaf(int n) { __asm__ volatile(""); return n + 1; }
+__attribute__((noinline)) int middle(int n) { return leaf(n) + 1; }
+__attribute__((noinline)) int top(int n) { return middle(n) + 1; }
+__attribute__((noinline)) int deep(int n) { return n == 1 ? leaf(n) + 1 : deep(n - 1) + top(n); }
+int main(void) { return top(1) + deep(200) == 0; }
+"""
+
+
+@pytest.mark.parametrize("option", ["-momit-leaf-frame-pointer", "-mno-omit-leaf-frame-pointer"])
+def test_the_caller_of_a_function_at_its_first_instruction(option: str, tmp_path: Path) -> None:
+    """It has no frame there, and some functions never make one."""
+    target = compile_c(ENTERED, tmp_path, "entered", *POINTERS, "-O2", option, "-fno-ipa-cp", "-fno-ipa-icf")
+    script = (f"uprobe:{target}:leaf {{ @all[ustack] = count(); @two[ustack(2)] = count(); @one[ustack(1)] = count(); "
+              f"for ($i : 0..2) {{ @three[ustack(3)] = count(); }} }} "
+              f"uprobe:{target}:_start {{ @start[ustack(2)] = count(); }}")
+    done = run_sonde("-q", "-f", "json", "-e", script, "-c", str(target))
+    maps: dict[str, dict[str, int]] = {}
+    for line in done.stdout.splitlines():
+        maps |= json.loads(line)["data"]
+
+    def counts(map: str) -> dict[str, int]:
+        return {" ".join(re.findall(r"^(\w+)\+", stack, re.M)): count for stack, count in maps[map].items()}
+    assert counts("@one") == {"leaf": 201}
+    assert counts("@two") == {"leaf middle": 200, "leaf deep": 1}
+    assert counts("@three") == {"leaf middle top": 400, "leaf deep deep": 2}
+    if this_arch().link_register is None:  # elsewhere the loader, which jumps there, is left in the register
+        assert counts("@start") == {"_start": 1}
+    chains = [["leaf", "middle", "top", *["deep"] * levels, "main"] for levels in range(127 - 4)]
+    found = [stack.split() for stack in counts("@all")]
+    assert all(chain in [stack[:len(chain)] for stack in found] for chain in chains)
+    assert max(len(stack) for stack in found) == 127
 
 
 INLINED = BARE_CALL + r"""

@@ -95,7 +95,7 @@ def test_klockstat_tells_who_holds(tmp_path: Path) -> None:
             os.lseek(file.fileno(), 0, os.SEEK_SET)
     _, held = tracer.stdout.split(" TOTAL(us)\n")[1:]
     blocks = re.findall(r"^ +\d+ +(\d+) +\d+ +\d+\n\n((?: +\S+\+\d+\n)+)", held, re.M)
-    assert sum(int(count) for count, stack in blocks if "ksys_lseek" in stack) == 37
+    assert sum(int(count) for count, stack in blocks if "sys_lseek+" in stack) == 37
 
 
 @pytest.mark.skipif(os.listdir("/sys/kernel/btf") == ["vmlinux"], reason="kernel lacks types of modules (Linux 5.11)")

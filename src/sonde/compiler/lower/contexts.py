@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...arch import ARCHES, Arch
 from ...semantics.user_probes import user_places
-from ...spec import Attach, MapSpec
+from ...spec import Attach, MapSpec, UserDetail, detail_of
 from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from ...uapi import BPF_F_RDONLY_PROG
 from .. import helpers as h
@@ -69,6 +69,11 @@ class Context:
 
     def usermode(self, lo: Lower) -> Operand:
         return 0
+
+    def return_address(self, lo: Lower, user: bool) -> Operand | None:
+        """Where the function that has just been entered returns to, if the kernel's walk by frame pointers may miss it:
+        the function has no frame yet, so from there that walk goes on in the caller's caller."""
+        return None
 
 
 class TestRunContext(Context):
@@ -333,6 +338,16 @@ class UserFunctionContext(Context):
     def register(self, lo: Lower, offset: int) -> Operand:
         return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
 
+    def return_address(self, lo: Lower, user: bool) -> Operand | None:
+        if not user or not all(point.kind == "uprobe" and detail_of(point, UserDetail).entry for point in lo.attach):
+            return None
+        row = arch_of(lo)
+        if row.link_register is not None:
+            return self.register(lo, row.link_register)
+        stack = self.register(lo, row.stack_pointer)
+        assert isinstance(stack, Reg)
+        return memory.read_scalar(lo, Mem(stack, 0, USER), Int(64, False))
+
 
 class KernelFunctionContext(UserFunctionContext):
     """kprobe, kretprobe: as for user functions, with the kernel's registers."""
@@ -343,6 +358,13 @@ class KernelFunctionContext(UserFunctionContext):
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         return lo.normalise(self.arg(lo, field.offset // 8), field.type)
+
+    def return_address(self, lo: Lower, user: bool) -> Operand | None:
+        """Where calls push it, the kernel has tables for its own functions, and finds it."""
+        link = arch_of(lo).link_register
+        if user or link is None or not all(point.method == "kprobe" and point.offset == 0 for point in lo.attach):
+            return None
+        return self.register(lo, link)
 
 
 def arch_of(lo: Lower) -> Arch:

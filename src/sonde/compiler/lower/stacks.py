@@ -25,6 +25,7 @@ _BENEATH = {"raw tracepoint": ("bpf_trace_run{count}", "__bpf_trace_{event}", "_
 _LENGTHS = {"bpf_trace_run": 1024}  # bytes of such functions, or more; the others have some 100
 _LENGTH = 128     # of those, and from a function's address to where its call of a trampoline returns
 TRACING_FRAMES = 5  # at most
+_LAST_OF_FIRST_PAGE = 4095
 _MOST_EVENTS = 8  # of a program, whose functions are looked for
 
 
@@ -44,9 +45,13 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         lo.on_failure(size, "stack_lost", "get_stack")
         lo.b.branch("jsgt", size, 0, good, done)
         lo.b.start(good)
-        count = lo.b.alu("rsh", size, 3)
+        count = taken = lo.b.alu("rsh", size, 3)
         if others and type.limit + others <= STACK_FRAMES:
             count = _leave_out_tracing(lo, frames, count, type.limit)
+        caller = lo.context.return_address(lo, type.user)
+        if caller is not None and type.limit > 1:
+            count = _insert_caller(lo, frames, count, caller, type.limit)
+        if count is not taken:
             size = lo.b.alu("lsh", count, 3)
         identity = _hash_frames(lo, frames, count)
         store_once(lo, frames, size, identity)
@@ -84,6 +89,44 @@ def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> Reg:
         offset = b.alu("lsh", index, 3)
         b.store(b.alu("add", base, offset), 0, b.load(b.alu("add", source, offset), 0))
     _each_frame(lo, left, limit, move_frame)
+    b.jump(done)
+    b.start(done)
+    return left
+
+
+def _insert_caller(lo: Lower, frames: Mem, count: Reg, caller: Operand, limit: int) -> Reg:
+    """Make the caller the second frame where it is missing; how many there are then. Where calls push the return
+    address, the kernel may have found it: from Linux 6.11 on it does in functions that begin as those with frame
+    pointers do (is_uprobe_at_func_entry() in arch/x86/events/core.c)."""
+    b = lo.b
+    left, carried = b.function.reg("left"), b.function.reg("carried")
+    b.set(left, count)
+    b.set(carried, caller)
+    missing, shift, cut, fits, done = (b.block(name) for name in ("missing", "shift", "cut", "fits", "called"))
+    b.branch("jgt", caller, _LAST_OF_FIRST_PAGE, missing, done)  # at a program's start it is how many arguments it has
+    b.start(missing)
+    if arch_of(lo).link_register is None:
+        second = b.block("second")
+        b.branch("jgt", count, 1, second, shift)
+        b.start(second)
+        b.branch("jeq", b.load(frames.base, frames.off + 8, 8), caller, done, shift)
+    else:
+        b.jump(shift)
+    b.start(shift)
+    b.branch("jlt", count, limit, fits, cut)
+    b.start(cut)
+    b.set(left, limit - 1)
+    b.jump(fits)
+    b.start(fits)
+    base = b.address(frames.base, frames.off + 8)
+
+    def put_carried(index: Reg) -> None:
+        at = b.alu("add", base, b.alu("lsh", index, 3))
+        next_carried = b.load(at, 0)
+        b.store(at, 0, carried)
+        b.set(carried, next_carried)
+    _each_frame(lo, left, limit - 1, put_carried)
+    b.set(left, b.alu("add", left, 1))
     b.jump(done)
     b.start(done)
     return left
