@@ -57,7 +57,7 @@ class Namespace:
 
         def run() -> None:
             try:
-                with open(f"/var/run/netns/{self.name}") as file:
+                with open(f"/run/netns/{self.name}") as file:
                     if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET) != 0:
                         raise OSError(ctypes.get_errno(), "setns")
                 found.append(function())
