@@ -67,8 +67,7 @@ except `current_task_variable`, `override` and `compat_syscalls`, once BPF's JIT
 functions or use callbacks; Sonde reports this. Neither the live tests nor the tools were run there; stacks by unwind
 tables and the places of static probes' arguments follow the specifications and are covered by unit tests only. For a
 column above, `tests/vm/tier.toml` would have to list the kernel and `tests/vm/guest-init.sh` to turn the JIT compiler
-on; for the live tests, `tests/support.py` lacks the number of bpf(2) there and skips them all, and `tests/denying.py`
-those of the calls that it denies.
+on.
 
 **s390x** (big-endian). Debian's 7.2 (sid) was booted with `tests/vm/vmrun.py --arch s390x --kernel 7.2 -- COMMAND`; its
 root comes by 9p, as virtiofs takes a guest of the host's byte order. A tracepoint of system calls, a raw tracepoint, a

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
 import sys
 from collections.abc import Callable
 
-_SYSTEM = {"x86_64": (0xC000003E, {"bpf": 321, "perf_event_open": 298, "mount": 165, "openat": 257}),
-           "aarch64": (0xC00000B7, {"bpf": 280, "perf_event_open": 241, "mount": 40, "openat": 56}),
-           "s390x": (0x80000016, {"bpf": 351, "perf_event_open": 331, "mount": 21, "openat": 288})}
+from sonde.arch import this_arch
+from sonde.kernel.host import syscall_numbers
+
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _MODE_FILTER = 38, 22, 2
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06  # BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET|BPF_K
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -23,8 +22,9 @@ _FIRST = 16 if sys.byteorder == "little" else 20  # the lower half
 def deny_call(name: str, first: int | None = None, error: int = errno.EPERM) -> Callable[[], None]:
     """A ``preexec_fn``: from then on ``name`` fails with ``error``; if ``first`` is given, where that is its first
     argument (bpf(2)'s command)."""
-    arch, numbers = _SYSTEM[os.uname().machine]
-    tests = [(_ARCH, arch), (_NUMBER, numbers[name]), *([(_FIRST, first)] if first is not None else [])]
+    row = this_arch()
+    tests = [(_ARCH, row.audit), (_NUMBER, syscall_numbers(row.name)[name]),
+             *([(_FIRST, first)] if first is not None else [])]
     code: list[tuple[int, int, int, int]] = []
     for index, (offset, value) in enumerate(tests):
         code += [(_LOAD, 0, 0, offset), (_EQUAL, 0, 2 * (len(tests) - index) - 1, value)]

@@ -23,7 +23,6 @@ from sonde.spec import (
 from sonde.types import UINT64, Aggregate
 from sonde.uapi import BPF_RB_PROD_POS, HELPERS
 
-GETPPID = {"x86_64": 110, "aarch64": 173, "s390x": 64}
 SEQUENCE = "__sequence"  # memory map of one word: numbers the events
 
 

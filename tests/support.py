@@ -43,12 +43,14 @@ def bpf_obstacle() -> str:
     """Make an array map: what refuses that refuses everything."""
     import ctypes
 
-    number = {"x86_64": 321, "aarch64": 280, "s390x": 351}.get(os.uname().machine)
-    if number is None:
-        return f"no bpf(2) number for {os.uname().machine} here"
+    from sonde.arch import ARCHES
+
+    row = ARCHES.get(os.uname().machine)
+    if row is None:
+        return f"Sonde does not know {os.uname().machine}"
     libc = ctypes.CDLL(None, use_errno=True)
     attr = (ctypes.c_uint32 * 32)(2, 4, 8, 1)  # BPF_MAP_TYPE_ARRAY, key, value, entries
-    fd = libc.syscall(number, 0, ctypes.byref(attr), ctypes.sizeof(attr))
+    fd = libc.syscall(row.syscalls["bpf"], 0, ctypes.byref(attr), ctypes.sizeof(attr))
     if fd < 0:
         return f"bpf(BPF_MAP_CREATE): {os.strerror(ctypes.get_errno())}"
     os.close(fd)
@@ -273,9 +275,15 @@ static inline __attribute__((always_inline)) long bare_getppid(void)
 #ifdef __x86_64__
     long result;
     __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_getppid) : "rcx", "r11", "memory");
-#else
+#elif defined __aarch64__
     register long result __asm__("x0"), number __asm__("x8") = SYS_getppid;
     __asm__ volatile("svc 0" : "=r"(result) : "r"(number) : "memory");
+#elif defined __riscv
+    register long result __asm__("a0"), number __asm__("a7") = SYS_getppid;
+    __asm__ volatile("ecall" : "=r"(result) : "r"(number) : "memory");
+#elif defined __s390x__
+    register long result __asm__("2"), number __asm__("1") = SYS_getppid;
+    __asm__ volatile("svc 0" : "=d"(result) : "d"(number) : "memory");
 #endif
     return result;
 }

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from handmade import COUNT, GETPPID, memory, only_process, only_system_call, program, script
+from handmade import COUNT, memory, only_process, only_system_call, program, script
 from sonde.arch import this_arch
 from sonde.asm import insn
 from sonde.kernel import syscalls
-from sonde.kernel.host import possible_cpus
+from sonde.kernel.host import possible_cpus, syscall_numbers
 from sonde.runtime import maps as mapping
 from sonde.runtime.maps import Map
 from sonde.runtime.session import Session
@@ -210,7 +210,7 @@ def test_a_map_that_is_too_large_says_so(make: Make) -> None:
 
 def test_taking_while_counting() -> None:
     """Calls are counted in a keyed and a keyless map, emptied many times meanwhile; the sums are the calls made."""
-    number = GETPPID[this_arch().name]
+    number = syscall_numbers(this_arch().name)["getppid"]
     keyed = hashed("percpu_hash", COUNT)
     keyed.name = "@k"
     code = [

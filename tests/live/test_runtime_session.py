@@ -15,13 +15,14 @@ import time
 import pytest
 
 import handmade
-from handmade import GETPPID, SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
+from handmade import SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
 from sonde.api import Trace
 from sonde.arch import this_arch
 from sonde.asm import insn
 from sonde.compiling import live_world
 from sonde.errors import AttachError, VerifierError
 from sonde.kernel import syscalls
+from sonde.kernel.host import syscall_numbers
 from sonde.runtime.batch import Raw
 from sonde.runtime.child import Child, Process
 from sonde.runtime.context import LiveContext
@@ -33,7 +34,7 @@ from support import environment
 
 pytestmark = pytest.mark.skipif(not live_world().has_feature("atomic_fetch"),
                                 reason="kernel lacks atomic_fetch, by which these programs number their events")
-NUMBER = GETPPID[this_arch().name]
+NUMBER = syscall_numbers(this_arch().name)["getppid"]
 
 
 def enter(code: list[insn.Insn | str], name: str = "rawtracepoint:sys_enter", **more: object) -> ProgramSpec:
