@@ -257,7 +257,7 @@ def test_cpp_names(cpp: Path) -> None:
               f'config = {{ missing_probes = "ignore" }}')
     script = script[script.index("config"):] + " " + script[:script.index("config")]
     assert sorted(lines(cpp, script)) == [
-        "1", f'@f[uprobe:{cpp}:cpp:"ns::f(char const*)"]: 1', f'@f[uprobe:{cpp}:cpp:"ns::f(int)"]: 1', "@t: 2"]
+        "1", f'@f[uprobe:{cpp}:cpp:_ZN2ns1fEPKc]: 1', f'@f[uprobe:{cpp}:cpp:_ZN2ns1fEi]: 1', "@t: 2"]
 
 
 def test_cpp_objects(cpp: Path) -> None:

@@ -242,7 +242,7 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
         known = sorted({name if whole else function_name(name) for _, name in pairs})
         near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:cpp:", text, known)
         return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]))
-    found = [(f, f'cpp:"{name}"') for f, name in reversed(chosen.values())]
+    found = [(f, f"cpp:{f.name}") for f, _ in reversed(chosen.values())]
     return _attach_functions(finder, point, kind, path, found, 0, len(found) > 1)
 
 
