@@ -29,12 +29,19 @@ _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 def _describe_malformed_number(text: str) -> tuple[str, int, int]:
     """What is wrong with a number, and its start and end. A valid unit or suffix is read first: of ``5sec``, ``ec`` is
     wrong."""
-    found = patterns.fullmatch(
-        r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)(?:[num]?s|[mhd]|[uU]?[lL]{0,2})?([a-zA-Z_]\w*)", text)
-    if patterns.match(r"0[xX](?![0-9a-fA-F])", text):
+    found = patterns.fullmatch(r"(0[xX][0-9a-fA-F_]*|[0-9][0-9_]*)([eE][0-9_]*)?((?:[num]?s|[mhd]|[uU]?[lL]{0,2})?)"
+                               r"([a-zA-Z_]\w*)?", text)
+    if patterns.match(r"0[xX](?![0-9a-fA-F_])", text):
         return "syntax: invalid integer: ", 0, 2
-    if found is not None and found[1].lower() not in ("e", "l"):
-        return f"syntax: invalid integer suffix '{found[1]}'", found.start(1), len(text)
+    if found is not None:
+        digits, exponent, _, suffix = found.groups()
+        end = len(digits if digits.endswith("_") else digits + (exponent or ""))
+        if text[end - 1] == "_":
+            return "syntax: trailing underscore in integer literal", end - 1, end
+        if suffix and suffix.lower() != "l":
+            return f"syntax: invalid integer suffix '{suffix}'", len(text) - len(suffix), len(text)
+        if exponent and len(exponent) > 1 and not suffix:
+            return f"syntax: coefficient part of scientific literal must be 1-9: {text}", 0, len(text)
     return f"syntax: invalid trailing bytes: {text}", 0, len(text)
 
 
@@ -206,7 +213,8 @@ class ExpressionParser(TypeParser):
             self.error("invalid-number", message, Span(self.source, token[2] + start, token[2] + end), hints)
             return 0
         if value > MAX_INT:
-            self.error("number-too-large", f"syntax: overflow error, maximum value is {MAX_INT}: {shown}",
+            self.error("number-too-large", f"syntax: overflow error, maximum value is {MAX_INT}: "
+                       f"{patterns.sub('^0[xX]?', '', shown)}",
                        self.token_span(token))
             return 0
         return value

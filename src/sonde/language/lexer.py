@@ -180,8 +180,9 @@ def confusion(char: str) -> list[str]:
 
 
 # Patterns for what few scripts have are compiled on first use: start-up time is budgeted.
-_NUMBER = r"(?:0[xX]([0-9a-fA-F_]+)|0([0-7_]+)|([0-9][0-9_]*)(?:[eE]([0-9]+))?)([a-zA-Z]*)"
+_NUMBER = r"(?:0[xX]([0-9a-fA-F_]+)|0([0-7_]+)|([0-9][0-9_]*)(?:[eE]([0-9_]+))?)([a-zA-Z]*)"
 _DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+_COEFFICIENTS = frozenset("123456789")
 _C_SUFFIXES = frozenset(("", "u", "l", "ul", "lu", "ll", "ull", "llu"))
 MAX_INT = 2**64 - 1
 
@@ -197,14 +198,17 @@ def parse_integer(text: str) -> int | None:
     if found is None:
         return None
     hexadecimal, octal, decimal, exponent, suffix = found.groups()
-    digits = (hexadecimal or octal or decimal).replace("_", "").lstrip("0") or "0"
-    if suffix.lower() not in _C_SUFFIXES and (not decimal or exponent or suffix not in _DURATIONS):
+    written = hexadecimal or octal or decimal
+    digits = written.replace("_", "").lstrip("0") or "0"
+    if suffix.lower() not in _C_SUFFIXES and (hexadecimal or suffix not in _DURATIONS):
         return None
     if decimal and len(decimal) > 1 and decimal[0] == "0":  # an octal number with an 8 or 9
         return None
+    if written[-1] == "_" or exponent and (exponent[-1] == "_" or written not in _COEFFICIENTS):
+        return None
     value = int(digits, 16 if hexadecimal else 8 if octal else 10) if len(digits) <= 64 else 1 << 64
     if exponent:
-        power = exponent.lstrip("0")
+        power = exponent.replace("_", "").lstrip("0")
         value *= 10 ** (int(power or "0") if len(power) <= 2 else 99)
     return value * _DURATIONS.get(suffix, 1)
 
