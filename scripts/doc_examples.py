@@ -235,6 +235,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "invalid-number": ("The number is malformed.", "begin { print(1x); }"),
     "invalid-parameter": ("Positional parameters are $1, $2 and so on.", "begin { print($0); }"),
     "key-mismatch": ("Keys of a map are of one type.", 'begin { @[1] = 1; @["a"] = 2; }'),
+    "long-string": ("str() is asked for more than strings may have: it gives as much as max_strlen allows.",
+                    "tracepoint:syscalls:sys_enter_openat { print(str(args.filename, 5000)); }"),
     "macro-arguments": ("A C macro has other parameters.", "#define F(a, b) a\nbegin { print(F(1)); }"),
     "macro-depth": ("Macros call one another without end.", "macro m(a) { m(a) }\nbegin { m(1); }"),
     "macro-hygiene": ("A macro uses a map that it was not given.", "macro m() { @x = 1 }\nbegin { m(); }"),

@@ -58,16 +58,16 @@ def user(type: Type) -> Pointer:
 
 
 COUNTER = struct("atomic_t", {"counter": INT32})
-PROTO = struct("proto", {"name": Array(INT8, 32)})
+PROTO = struct("proto", {"name": Str(32)})
 ADDRESSES = struct("", {"skc_addrpair": UINT64, "skc_daddr": UINT32}, union=True)
 SOCK_COMMON = struct("sock_common", {
     "": ADDRESSES, "skc_dport": UINT16, "skc_num": UINT16, "skc_family": UINT16, "skc_prot": kernel(PROTO),
     "skc_v6_daddr": Array(UINT8, 16)})
 SOCK = struct("sock", {"__sk_common": SOCK_COMMON, "sk_rmem": COUNTER, "sk_rcvbuf": INT32, "sk_data": kernel(VOID)})
 SK_BUFF = struct("sk_buff", {"head": kernel(UINT8), "network_header": UINT16, "len": UINT32, "sk": kernel(SOCK),
-                             "cb": Array(INT8, 48)})
+                             "cb": Str(48)})
 FILE = struct("file", {"private_data": kernel(VOID), "f_mode": UINT32})
-TASK: Struct = struct("task_struct", {"pid": INT32, "tgid": INT32, "comm": Array(INT8, 16),
+TASK: Struct = struct("task_struct", {"pid": INT32, "tgid": INT32, "comm": Str(16),
                                       "files": kernel(kernel(FILE)), "flags": Array(UINT32, 4)})
 BITS = Struct("bits", 4, lambda: (StructField("low", UINT32, 0, 0, 3), StructField("high", UINT32, 0, 3, 29)),
               alignment=4)
@@ -91,9 +91,9 @@ def event(category: str, name: str, **members: Type) -> TracepointFormat:
 
 
 EVENTS = {(e.category, e.event): e for e in (
-    event("sched", "sched_switch", prev_comm=Array(INT8, 16), prev_pid=INT32, next_comm=Array(INT8, 16),
+    event("sched", "sched_switch", prev_comm=Str(16), prev_pid=INT32, next_comm=Str(16),
           next_pid=INT32),
-    event("sched", "sched_wakeup", comm=Array(INT8, 16), pid=INT32),
+    event("sched", "sched_wakeup", comm=Str(16), pid=INT32),
     event("syscalls", "sys_enter_openat", dfd=INT64, filename=user(INT8), flags=INT64),
     event("syscalls", "sys_enter_sendmsg", fd=INT64, msg=user(MSGHDR), flags=INT64),
     event("syscalls", "sys_enter_execve", filename=user(INT8), argv=user(user(INT8))),

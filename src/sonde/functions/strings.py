@@ -22,7 +22,7 @@ from ..language.ast import (
 )
 from ..semantics import convert
 from ..semantics.context import CheckContext, fold_constant
-from ..semantics.expressions import MAX_STRING
+from ..semantics.expressions import MAX_STRING, check_text_length
 from ..semantics.rows import Types, is_written, value_type
 from ..types import (
     BOOL,
@@ -74,7 +74,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     data = node.args[0]
     size = _size_argument(context, node, 1, context.config.text_size)
     if _fold_parameter_text(context, node, data):
-        return _shortened_type(node)
+        return check_text_length(context, _shortened_type(node), str(node.const), node)
     given = None if isinstance(data, TypeSyntax) else context.check_value(data, "str()")
     if given is None or size is None:
         return None
@@ -83,6 +83,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     if fixed and (isinstance(given, (Int, Str)) and is_written(data) or isinstance(data.const, str)):
         node.const = str(data.const)
         return _shortened_type(node)
+    _advise_of_length(context, node)
     if isinstance(given, Str):
         return Str(min(size, given.capacity) if len(node.args) > 1 else given.capacity)
     if isinstance(given, (Int, Pointer)) or isinstance(given, Array) and given.of.size == 1:
@@ -90,6 +91,14 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     context.error("bad-argument", f"str() expects a string, integer or a pointer type as first argument "
                   f"({convert.type_name(given)} provided)", node)
     return None
+
+
+def _advise_of_length(context: CheckContext, node: Call) -> None:
+    """A length that leaves no room for what ends a string is taken for the longest."""
+    most, length = context.config.max_strlen, node.args[1].const if len(node.args) > 1 else None
+    if isinstance(length, int) and length >= most:
+        context.advise("long-string", f"length param ({length}) is too long and will be shortened to {most} bytes (see "
+                       "BPFTRACE_MAX_STRLEN)", node)
 
 
 def _shortened_type(node: Call) -> Str:

@@ -225,13 +225,6 @@ def meant_equal(node: Expr) -> list[str]:
     return ["did you mean ==?"] if isinstance(node, TupleExpr) and len(node.names) == 1 else []
 
 
-def value_of_field(type: Type) -> Type:
-    """What a struct member is as a value: a char array is a string."""
-    if isinstance(type, Array) and type.count and isinstance(type.of, Int) and type.of == Int(8):
-        return Str(type.count)
-    return type
-
-
 def kind_of_type(type: Type) -> str:
     """The kind of a type in messages about arguments: "int", "string", "pointer" ..."""
     if isinstance(type, Symbol) and type.kind in LIBRARY_TEXTS:

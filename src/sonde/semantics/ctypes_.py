@@ -137,7 +137,8 @@ class TypeNames:
                 self.diagnostics.error("incomplete-type", f"field '{field.name}' has incomplete type '{type}'",
                                        field.span)
                 return None
-            return _char_arrays_as_text(type) if field.type.base == "char" and not field.type.pointers else type
+            as_member = _MEMBERS.get(field.type.base)
+            return as_member(type) if as_member and not field.type.pointers else type
         if isinstance(field.inline, CEnum):
             inner: Type = self._define_enum(field.inline)
         else:
@@ -223,6 +224,16 @@ def _char_arrays_as_text(type: Type | None) -> Type | None:
         return Array(_char_arrays_as_text(type.of) or type.of, type.count) if isinstance(type.of, Array) else \
             Str(type.count) if type.count else type
     return type
+
+
+def _bools_as_numbers(type: Type | None) -> Type | None:
+    """The script's own structs have numbers there, as in bpftrace; the kernel's have bools."""
+    if isinstance(type, Array):
+        return Array(_bools_as_numbers(type.of) or type.of, type.count)
+    return UINT8 if type == BOOL else type
+
+
+_MEMBERS = {"char": _char_arrays_as_text, "bool": _bools_as_numbers, "_Bool": _bools_as_numbers}
 
 
 def _derive_type(base: Type, pointers: int, dims: Sequence[int], space: str) -> Type:

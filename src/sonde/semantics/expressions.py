@@ -59,9 +59,14 @@ def check_int(context: CheckContext, node: ast.IntLiteral) -> Type:
 
 
 def check_str(context: CheckContext, node: ast.StrLiteral) -> Type:
-    type, most = text_type(node), min(context.config.max_strlen or MAX_STRING, MAX_STRING)
+    return check_text_length(context, text_type(node), node.value, node)
+
+
+def check_text_length(context: CheckContext, type: Str, text: str, node: ast.Expr) -> Str:
+    """The type of a text, which is an error if it is longer than strings may be."""
+    most = min(context.config.max_strlen or MAX_STRING, MAX_STRING)
     if type.capacity > most:
-        context.error("string-too-long", f"String is too long (over {most} bytes): {node.value}", node)
+        context.error("string-too-long", f"String is too long (over {most} bytes): {text}", node)
     return type
 
 
@@ -78,23 +83,26 @@ def check_bool(context: CheckContext, node: ast.BoolLiteral) -> Type:
 
 
 def check_positional(context: CheckContext, node: ast.Positional) -> Type:
-    """A number where the text is one, else a string; 0 where none was given."""
+    """A number where the text is one, else a string; 0 where none was given, or an empty one."""
     params = context.options.params
     if node.number == 0:
         return fold_constant(node, len(params))
-    text = params[node.number - 1] if node.number <= len(params) else "0"
-    if node.number > len(params) and not node.as_text:
+    text = params[node.number - 1] if node.number <= len(params) else ""
+    if not text and not node.as_text:
         context.advise("missing-parameter", f"Positional parameter ${node.number} is empty or not provided. ", node)
-    value = _parameter_number(text)
+    value = _parameter_number(text or "0")
     if value is not None:
         return fold_constant(node, value)
     node.const = text
-    return convert.known_text(text)
+    return check_text_length(context, convert.known_text(text), text, node)
 
 
 def _parameter_number(text: str) -> int | None:
-    """The number that a parameter is: as in a script (``0x10``, ``1e3``, ``5ms``), in binary, or with a sign."""
+    """The number that a parameter is: as in a script (``0x10``, ``1e3``, ``5ms``), in binary, or with a sign; ``5UL``
+    is one in C only."""
     digits = text[1:] if text[:1] in ("-", "+") else text
+    if digits[-1:] in ("U", "L") or digits[-1:] in ("u", "l") and digits[:2] in ("0x", "0X"):
+        return None
     try:
         value = int(digits, 2) if digits[:2] in ("0b", "0B") else parse_integer(digits)
     except ValueError:
@@ -261,7 +269,7 @@ def _member_type(context: CheckContext, node: ast.FieldAccess, field: StructFiel
             return Pointer(type.to, type.space or context.program.space)
         space = space_of(context, node.operand)
         return Pointer(type.to, USER if space == USER else type.space or space)
-    return convert.value_of_field(type)
+    return type
 
 
 def _record_field(context: CheckContext, node: ast.FieldAccess, record: Tuple) -> Type | None:
@@ -326,11 +334,11 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
     count = operand.count if isinstance(operand, Array) else operand.capacity if isinstance(operand, Str) else 0
     if count and isinstance(node.index.const, int) and not 0 <= node.index.const < count:
         context.error("array-bounds", f"the index {node.index.const} is out of bounds for array of size {count}", node)
-        return convert.value_of_field(element)
+        return element
     if isinstance(element, Pointer):
         space = space_of(context, node.operand)
         return Pointer(element.to, USER if space == USER else element.space or space)
-    return convert.value_of_field(element)
+    return element
 
 
 def element_type(type: Type) -> Type | None:

@@ -126,7 +126,7 @@ def _check_dereference(context: CheckContext, node: ast.Unary, operand: Type) ->
         return None
     if isinstance(found, Pointer):
         return Pointer(found.to, found.space or operand.space)
-    return convert.value_of_field(found)
+    return found
 
 
 def _check_address_of(context: CheckContext, node: ast.Unary) -> Type | None:

@@ -6,7 +6,7 @@ chapters 5 (types) and 7.5.
 
 from __future__ import annotations
 
-from ...types import BOOL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, StructField, Type
+from ...types import UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, StructField, Type
 from .types_by_wire import UserStruct
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ _QUALIFIERS = {"DW_TAG_const_type": "const", "DW_TAG_volatile_type": "volatile",
 _POINTERS = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&", "DW_TAG_rvalue_reference_type": "&&"}
 _SCOPES = ("DW_TAG_namespace", *_STRUCTS)
 _FLOATS = (0x03, 0x04, 0x0F)  # DW_ATE_complex_float, _float, _decimal_float
-_BOOLEAN, _SIGNED = 0x02, (0x05, 0x06, 0x0D)  # DW_ATE_boolean; _signed, _signed_char, _signed_fixed
+_SIGNED = (0x05, 0x06, 0x0D)  # DW_ATE_signed, _signed_char, _signed_fixed; a bool is a number, as in bpftrace
 _MAX_DEPTH = 64  # levels of types within types: only damaged files have more
 _MAX_SIZE = 1 << 40  # bytes
 _MAX_OFFSET = 1 << 30  # bytes, of a member in its struct
@@ -256,8 +256,6 @@ def _convert_base_type(die: DIE) -> Type:
     if encoding in _FLOATS or size not in (1, 2, 4, 8):  # shown as bytes: BPF has no floating point
         return Array(UINT64, size // 8) if size > 8 and size % 8 == 0 and encoding not in _FLOATS else \
             Array(UINT8, size)
-    if encoding == _BOOLEAN and size == 1:
-        return BOOL
     return Int(8 * size, encoding in _SIGNED)
 
 
