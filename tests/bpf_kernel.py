@@ -144,7 +144,7 @@ class Kernel:
 
     # running
 
-    def run(self, program: ProgramSpec | int = 0, context: bytes | Sequence[int] = bytes(128), cookie: int = 0) -> int:
+    def run(self, program: ProgramSpec | int = 0, context: bytes | Sequence[int] = bytes(168), cookie: int = 0) -> int:
         """Run a program once; what it returns."""
         if isinstance(program, int):
             program = self.spec.programs[program]
