@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 _START = "import sys; sys.path[:] = sys.argv[1:-2]; from sonde.kernel.foreign.child import main; main()"
-_WALL = 8  # times the allowance of CPU time: after that the answer is late whatever the reader did, but for queueing
+_WALL = 8  # times the allowance of CPU time: after that the answer is late whatever the reader did
+_QUEUED = 32  # times the allowance: so much of its waiting for a CPU does not count, unless the run is to end
 _HURRY = 0.4  # s of CPU time for a question once the run is to end
 _LOOK = 0.05  # s between looks at a working reader
 _PATIENCE = 0.5  # s to wait for its end
@@ -191,7 +192,7 @@ class _Deadline:
         self._pid = pid
         self._clock = ~pid << 3 | 2  # the process's, CPUCLOCK_SCHED: include/linux/posix-timers.h
         self._begin = self._used = self._read_clock()
-        self._moment = time.monotonic()
+        self._moment, self._delay = time.monotonic(), self._read_delay()
         self._seconds, self._hurry = seconds, min(seconds, hurry)
         self.passed = 0.0  # s: the limit that was exceeded
 
@@ -205,13 +206,22 @@ class _Deadline:
         except OSError:
             return 0.0  # it has ended, as its socket will show
 
-    def _delay(self) -> float:
-        """Seconds that it was ready to go on, and others had the CPUs: on a busy machine most of the time."""
+    def _read_delay(self) -> float:
+        """Seconds for which it was ready to go on, and others had the CPUs: on a busy machine most of the time."""
         try:
             with open(f"/proc/{self._pid}/schedstat", "rb") as found:
                 return int(found.read().split()[1]) / 1e9
         except (OSError, IndexError):
             return 0.0
+
+    def _exceeded_limit(self) -> float:
+        """Seconds of CPU time that were allowed, if that or the wall time that goes with it is over; else 0."""
+        hurried = notices.is_hurried()
+        limit = self._hurry if hurried else self._seconds
+        if self._used - self._begin > limit:
+            return limit
+        queued = 0.0 if hurried else min(self._read_delay() - self._delay, _QUEUED * limit)
+        return limit if time.monotonic() - self._moment > _WALL * limit + queued else 0.0
 
     def wait_until_ready(self, what: socket, events: int) -> None:
         """Wait until the socket is ready; OSError if that takes too long."""
@@ -219,9 +229,8 @@ class _Deadline:
         poll.register(what, events)
         while not poll.poll(1000 * _LOOK):
             self._used = self._read_clock()
-            seconds = self._hurry if notices.is_hurried() else self._seconds
-            if self._used - self._begin > seconds or time.monotonic() - self._moment > _WALL * seconds + self._delay():
-                self.passed = seconds
+            self.passed = self._exceeded_limit()
+            if self.passed:
                 raise OSError("late")
 
 
