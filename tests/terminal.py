@@ -65,9 +65,9 @@ class Terminal:
     def resize(self, columns: int, lines: int) -> None:
         self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
 
-    def wait_for(self, *patterns: str, gone: Sequence[str] = ()) -> str:
+    def wait_for(self, *patterns: str, gone: Sequence[str] = (), seconds: float = PATIENCE) -> str:
         """The screen, once it has all these (regular expressions) and none of ``gone``."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + seconds
         while True:
             text = self.screen()
             if all(re.search(p, text, re.MULTILINE) for p in patterns) and not any(re.search(g, text) for g in gone):
@@ -75,7 +75,7 @@ class Terminal:
             assert time.monotonic() < deadline, f"waited for {patterns}, not {gone}; the screen has:\n{text}"
             time.sleep(0.02)
 
-    def wait_for_end(self) -> str:
+    def wait_for_end(self, seconds: float = PATIENCE) -> str:
         """Everything that is left on the terminal, once sonde has ended; its status is in the last line."""
-        self.wait_for(r"^ended=\d+")
+        self.wait_for(r"^ended=\d+", seconds=seconds)
         return self.history()

@@ -102,7 +102,7 @@ def test_registers_stacks_and_offsets() -> None:
     text = sonde("-e", script).stdout
     assert f"@first[true]: {READS}" in text or f"@first[1]: {READS}" in text
     assert re.search(r"@ip\[vfs_read(\+\d+)?\]: 5", text)
-    assert re.search(rf"@k\[\s+vfs_read\+0\s+ksys_read\+\d+\s+\]: {READS}\n", text)
+    assert re.search(rf"@k\[\s+vfs_read\+\d\s+ksys_read\+\d+\s+\]: {READS}\n", text)
     assert f"@at: {READS}" in text
 
 
