@@ -48,8 +48,8 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         count = taken = lo.b.alu("rsh", size, 3)
         if others and type.limit + others <= STACK_FRAMES:
             count = _leave_out_tracing(lo, frames, count, type.limit)
-        caller = lo.context.return_address(lo, type.user)
-        if caller is not None and type.limit > 1:
+        caller = lo.context.return_address(lo, type.user) if type.limit > 1 else None
+        if caller is not None:
             count = _insert_caller(lo, frames, count, caller, type.limit)
         if count is not taken:
             size = lo.b.alu("lsh", count, 3)
