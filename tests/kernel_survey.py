@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from sonde.api import Trace
@@ -121,6 +122,24 @@ def count_faults(program: Path) -> tuple[int, int]:
     return int(found[1][1]), int(found[0][1])
 
 
+def count_threads() -> tuple[int, int]:
+    """Threads of this process: as an iterator over tasks sees them, and as /proc does."""
+    gate = threading.Event()
+    waiting = [threading.Thread(target=gate.wait) for _ in range(6)]
+    for thread in waiting:
+        thread.start()
+    try:
+        there = len(os.listdir("/proc/self/task"))
+        done = run_sonde("-e", f"iter:task /ctx.task->tgid == {os.getpid()}/ {{ @ = count(); }}")
+    finally:
+        gate.set()
+        for thread in waiting:
+            thread.join()
+    found = re.search(r"^@: (\d+)$", done.stdout, re.M)
+    assert found, done.stdout + done.stderr
+    return int(found[1]), there
+
+
 def attach_obstacle(tool: Tool, world: World) -> str:
     """Attach a tool, and detach it; what was said if it could not be, else ""."""
     options = Options(params=tool.sample_arguments, env=script_environment())
@@ -149,7 +168,8 @@ def main() -> None:
     world = live_world()
     with tempfile.TemporaryDirectory() as folder:
         program = compile_workload(Path(folder))
-        counts = {kind: (n, ROUNDS) for kind, n in count_kinds(program).items()} | {"software": count_faults(program)}
+        counts = {kind: (n, ROUNDS) for kind, n in count_kinds(program).items()}
+        counts |= {"software": count_faults(program), "iter": count_threads()}
     tools, wrong = try_tools()
     found = {"machine": os.uname().machine, "release": os.uname().release, "counts": counts,
              "features": {row.name: world.has_feature(row.name) for row in TABLE}, "tools": tools,
