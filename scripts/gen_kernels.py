@@ -115,8 +115,9 @@ def page(surveys: dict[str, Survey]) -> str:
     every = list(surveys.values())
     names = [f"{kernel.split()[0]} {found['machine']}" for kernel, found in surveys.items()]
     releases = ", ".join(f"{found['release']}" for found in every)
-    kinds = [[kind, *[f"{found['counts'][kind][0]:,} of {found['counts'][kind][1]:,}" for found in every]]
-             for kind in every[0]["counts"]]
+    every_kind = dict.fromkeys(kind for found in every for kind in found["counts"])
+    kinds = [[kind, *["{:,} of {:,}".format(*found["counts"][kind]) if kind in found["counts"] else TRIED[None]
+                      for found in every]] for kind in every_kind]
     features = [[f"`{row.name}`", row.text, row.minimum,
                  *[TRIED[found["features"].get(row.name)] for found in every]] for row in TABLE]
     reasons: dict[str, list[str]] = {}
