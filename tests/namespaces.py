@@ -17,6 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -36,7 +37,12 @@ class Namespace:
         self.v4, self.v6 = f"10.77.{os.getpid() % 200}.{number}", f"fd77::{number}"
 
     def configure(self) -> None:
+        """Bring the device up, with as little as may be of what the kernel sends of itself: without a link-local
+        address it looks for no router and for no other owner of the address, and tells its groups at once."""
         ip("-n", self.name, "link", "set", "lo", "up")
+        settings = Path("/proc/sys/net/ipv6/conf", self.device)
+        self.within(lambda: (settings / "addr_gen_mode").write_text("1"))
+        self.within(lambda: (settings / "mldv2_unsolicited_report_interval").write_text("10"))  # ms, at most
         ip("-n", self.name, "link", "set", self.device, "up")
         self.address("add")
 
