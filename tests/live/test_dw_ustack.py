@@ -90,7 +90,7 @@ def test_sampled(target: Path) -> None:
                      "P void outer(void) { inner(); n++; }\n"
                      "int main(void) { for (int i = 0; i < 200000; i++) outer(); return 0; }\n",
                      target.parent, "spin", "-O2", "-fomit-frame-pointer")
-    tracer = trace('profile:hz:199 /comm == "spin"/ { printf("%s|", dw_ustack); }',
+    tracer = trace('profile:hz:49 /comm == "spin"/ { printf("%s|", dw_ustack); }',
                    lambda: subprocess.run([spin], check=True))
     stacks = [found for part in tracer.stdout.split("|") if (found := names(part)) and found[-1] == "_start"]
     chains = [found[:found.index("main") + 1] for found in stacks if "main" in found]

@@ -79,13 +79,13 @@ def test_which_attach_point_fired() -> None:
     script = """
 fn which(): uint64 { return probe == "tracepoint:syscalls:sys_exit_getppid" ? 1 : 2; }
 fn often(): uint64 { $n = (uint64)0; for ($i : 0..1000) { $n += which(); } return $n; }
-tracepoint:syscalls:sys_exit_getppid, tracepoint:syscalls:sys_exit_getpgrp /pid == cpid/ {
+tracepoint:syscalls:sys_exit_getppid, tracepoint:syscalls:sys_exit_getpgid /pid == cpid/ {
   for ($i : 0..1000) { @[probe] = count(); }
   @found[probe, which(), often()] = count();
 }"""
-    command = f"{sys.executable} -S -c 'import os; [(os.getppid(), os.getppid(), os.getpgrp()) for _ in range(5)]'"
+    command = f"{sys.executable} -S -c 'import os; [(os.getppid(), os.getppid(), os.getpgid(0)) for _ in range(5)]'"
     done = run_sonde("-q", "-e", script, "-c", command)
     assert sorted(line for line in done.stdout.splitlines() if line) == [
-        "@[tracepoint:syscalls:sys_exit_getpgrp]: 5000", "@[tracepoint:syscalls:sys_exit_getppid]: 10000",
-        "@found[tracepoint:syscalls:sys_exit_getpgrp, 2, 2000]: 5",
+        "@[tracepoint:syscalls:sys_exit_getpgid]: 5000", "@[tracepoint:syscalls:sys_exit_getppid]: 10000",
+        "@found[tracepoint:syscalls:sys_exit_getpgid, 2, 2000]: 5",
         "@found[tracepoint:syscalls:sys_exit_getppid, 1, 1000]: 10"], done.stderr

@@ -76,7 +76,7 @@ def test_tcptop(pair: tuple[Namespace, Namespace]) -> None:
         small, big = connected(a, listener), connected(a, listener)
         for sock in (*small, *big):
             sockets.enter_context(sock)
-        with Tracer("tcptop", "-p", ME, "-f", "json", "1", "2") as tracer:
+        with Tracer("tcptop", "-p", ME, "-f", "json", "4", "1") as tracer:  # a guest takes two seconds for it
             for (near, far), kilobytes in ((small, 10), (big, 300)):
                 for _ in range(kilobytes):
                     near.sendall(b"x" * 1024)

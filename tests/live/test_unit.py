@@ -67,7 +67,7 @@ def test_tracepoints_and_kernel_names_need_two_more() -> None:
 
 
 def test_user_stacks_need_to_look_into_processes() -> None:
-    spec = compiling.compile("profile:hz:99 { @[ustack, (comm, usym(reg(\"ip\")))] = count(); }")
+    spec = compiling.compile("profile:hz:99 { @[ustack, (comm, usym(reg(\"pc\")))] = count(); }")
     assert needed_capabilities(spec) == ["CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", *ADMIN]
 
 

@@ -10,6 +10,7 @@ $B hostname sonde-vm
 $B ip link set lo up
 modprobe -q tun
 [ -e /etc/ld.so.cache ] || ldconfig
+[ -e /etc/hostname ] || echo sonde-vm >/etc/hostname
 ulimit -n 65536
 . $R/vars
 i=0

@@ -143,9 +143,9 @@ def _make_memory_barrier() -> Callable[[], object]:
     """
     if this_arch().ordered_memory:
         return int
-    from threading import Lock
+    from _thread import allocate_lock
 
-    lock = Lock()
+    lock = allocate_lock()
     lock.acquire()
 
     def fence() -> None:

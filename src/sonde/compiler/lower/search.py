@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 FIRST = 64             # positions that are tried in a loop
 MAX_LOOPS = 1 << 23    # BPF_MAX_LOOPS
-SHORT_HAY = 16         # a string of this capacity stays where it is
 LONG_NEEDLE = 256      # a longer one is put into memory
 CHUNK = 64             # characters that one call compares
 PADDING = CHUNK + 8    # bytes after a string that may be loaded with its last ones
@@ -129,26 +128,10 @@ def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes
         place = Mem(lo.b.function.slot(len(needle) + 1 + PADDING, "needle", scratch=True))
         write_literal(lo, needle, place, len(needle) + 1, False)
         return find_string(lo, hay, size, terminated, place, len(needle) + 1, True, yes, no)
-    if size <= SHORT_HAY:
-        where = scan_text(lo, hay, 0, size - len(needle), None,
-                     lambda at, found, step, stop: _by_bytes(lo, at, needle, found, step, stop), no)
-    else:
-        where = scan_text(lo, pad_text(lo, hay, size, terminated), 0, size - len(needle), needle,
-                     lambda at, found, step, stop: _by_words(lo, at, needle, found, step, stop), no)
+    where = scan_text(lo, pad_text(lo, hay, size, terminated), 0, size - len(needle), needle,
+                      lambda at, found, step, stop: _by_words(lo, at, needle, found, step, stop), no)
     lo.b.jump(yes)
     return where
-
-
-def _by_bytes(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
-    first = lo.b.block("first")
-    start = lo.b.load(at, 0, 1)
-    lo.b.branch("jeq", start, 0, stop, first)
-    lo.b.start(first)
-    for offset, byte in enumerate(needle):
-        more = lo.b.block("same")
-        lo.b.branch("jeq", start if offset == 0 else lo.b.load(at, offset, 1), byte, more, step)
-        lo.b.start(more)
-    lo.b.jump(found)
 
 
 def _by_words(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
