@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support import BARE_CALL, compile_c, trace
+from support import BARE_CALL, compile_c, run_sonde, trace
 
 SOURCE = BARE_CALL + r"""
 #include <signal.h>
@@ -90,9 +90,8 @@ def test_sampled(target: Path) -> None:
                      "P void outer(void) { inner(); n++; }\n"
                      "int main(void) { for (int i = 0; i < 200000; i++) outer(); return 0; }\n",
                      target.parent, "spin", "-O2", "-fomit-frame-pointer")
-    tracer = trace('profile:hz:49 /comm == "spin"/ { printf("%s|", dw_ustack); }',
-                   lambda: subprocess.run([spin], check=True))
-    stacks = [found for part in tracer.stdout.split("|") if (found := names(part)) and found[-1] == "_start"]
+    done = run_sonde("-c", str(spin), "-e", 'profile:hz:199 /pid == cpid/ { printf("%s|", dw_ustack); }', timeout=300)
+    stacks = [found for part in done.stdout.split("|") if (found := names(part)) and found[-1] == "_start"]
     chains = [found[:found.index("main") + 1] for found in stacks if "main" in found]
     assert chains and all(in_order(chain, ["inner", "outer", "main"]) for chain in chains)
     assert any(chain == ["inner", "outer", "main"] for chain in chains)

@@ -177,6 +177,8 @@ def test_own_system_calls_have_the_right_numbers() -> None:
     macros = subprocess.run(["gcc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"], text=True,
                             capture_output=True, check=True).stdout
     known = {name: int(number) for name, number in re.findall(r"#define __NR_(\w+) (\d+)", macros)}
+    for bound in ("syscalls", "arch_specific_syscall"):  # no calls: their numbers' ends, in the generic header
+        known.pop(bound, None)
     own = host.syscall_numbers(os.uname().machine)
     assert len(known) > 200 and {name: own.get(name) for name in known} == known
 

@@ -330,7 +330,7 @@ ODD(by_map, "push $0x1230\n", ".cfi_def_cfa_offset 8", "add $8, %rsp\n")
 ODD(by_loop, "", ".cfi_def_cfa_offset -64", "")
 #else
 ODD(by_rule, "", ".cfi_def_cfa x5, 16", "")
-ODD(by_read, "", ".cfi_def_cfa_offset 200000\n.cfi_offset x30, -16", "")
+ODD(by_read, "", ".cfi_def_cfa_offset 60000\n.cfi_offset x30, -16", "")
 ODD(by_map, "mov x9, #0x1230\nstr x9, [sp, #-16]!\n", ".cfi_def_cfa_offset 16\n.cfi_offset x30, -16",
     "add sp, sp, #16\n")
 ODD(by_loop, "", ".cfi_offset x30, -16", "")

@@ -51,7 +51,7 @@ ROW = Arch(
               "recvmsg": 212},
     syscall_names=_SYSCALLS, syscall_prefix="__arm64_sys_",
     event_names={"fstat": "newfstat", "uname": "newuname", "umount2": "umount", "sendfile": "sendfile64",
-                 "fadvise64": "fadvise64_64"},
+                 "fadvise64": "fadvise64_64", "personality": "arm64_personality"},
     # x0 is both first argument and result, so a system call's first argument is in orig_x0.
     syscall_arguments=(_AT["orig_x0"], *(_AT[f"r{index}"] for index in range(1, 6))),
     calls_by_address=(), syscall_number=_AT["syscallno"], syscall_number_size=4,

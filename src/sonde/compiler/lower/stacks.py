@@ -27,6 +27,7 @@ _LENGTH = 128     # of those, and from a function's address to where its call of
 TRACING_FRAMES = 5  # at most
 _LAST_OF_FIRST_PAGE = 4095
 _MOST_EVENTS = 8  # of a program, whose functions are looked for
+_CALLBACK = 8     # offset in struct bpf_raw_event_map (include/linux/trace_events.h)
 
 
 def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
@@ -164,12 +165,27 @@ def _functions_beneath(lo: Lower) -> list[tuple[Operand, int]]:
         traced = traced_address(lo)
         return [(as_signed(traced) if isinstance(traced, int) else traced, _LENGTH)]
     names: dict[str, None] = {}
+    callbacks: list[tuple[Operand, int]] = []
     for event in lo.context.tracepoints(lo)[:_MOST_EVENTS]:
         args = lo.world.raw_tracepoint_args(event)
         for count in range(1, 13) if args is None else [len(args.fields)]:
             names.update(dict.fromkeys([name.format(count=count, event=event) for name in _BENEATH.get(beneath, ())]))
-    return [(as_signed(address), _LENGTHS.get(name.rstrip("0123456789"), _LENGTH))
-            for name in names if (address := lo.world.kernel_symbol(name))]
+        if beneath == "raw tracepoint" and (callback := _callback_of_class(lo, event)) is not None:
+            callbacks.append((callback, _LENGTH))
+    return callbacks + [(as_signed(address), _LENGTHS.get(name.rstrip("0123456789"), _LENGTH))
+                        for name in names if (address := lo.world.kernel_symbol(name))]
+
+
+def _callback_of_class(lo: Lower, event: str) -> Reg | None:
+    """Address of the function that calls bpf_trace_run for an event, if the event shares it with others: it then has
+    the name of their class, which is written nowhere; the kernel's list of raw tracepoints has its address."""
+    entry = lo.world.kernel_symbol(f"__bpf_trace_tp_map_{event}")
+    if entry is None or lo.world.kernel_symbol(f"__bpf_trace_{event}") is not None:
+        return None
+    with lo.scope():
+        place = lo.temp(8, "callback")
+        lo.b.call(h.READ_KERNEL, [lo.operand_address(place), 8, as_signed(entry + _CALLBACK)], "probe_read_kernel")
+        return lo.b.load(place.base, place.off, 8)
 
 
 def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
