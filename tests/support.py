@@ -21,6 +21,7 @@ from typing import Any, Self
 
 SOURCE = Path(__file__).parents[1] / "src"
 ATTACHED = re.compile(r"^Attached \d+ probes?$", re.MULTILINE)
+RMDIR = "rmdir" if os.uname().machine in ("x86_64", "s390x") else "unlinkat"  # the system call of os.rmdir()
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import pytest
 from namespaces import port_of
 from printed import histogram_total
 from printed import rows as json_rows
-from support import Tracer, disk_or_skip, run_sonde
+from support import RMDIR, Tracer, disk_or_skip, run_sonde
 
 ME = str(os.getpid())
 NOBODY = 65534
@@ -233,7 +233,8 @@ def test_syscount_options(tmp_path: Path) -> None:
     total = re.search(r"^@total\[clock_nanosleep\]: (\d+)$", sleeps.stdout, re.M)
     assert total is not None and 200_000 <= int(total[1]) <= took
     assert "@syscall[clock_nanosleep]: 20\n" in sleeps.stdout and sleeps.stdout.count("@syscall[") == 1
-    assert "@failed[rmdir, No such file or directory]: 7\n" in missing.stdout and missing.stdout.count("@failed[") == 1
+    assert f"@failed[{RMDIR}, No such file or directory]: 7\n" in missing.stdout
+    assert missing.stdout.count("@failed[") == 1
     calls = re.search(rf"^@process\[{pid}, .*\]: (\d+)$", children.stdout, re.M)
     assert calls is not None and int(calls[1]) >= 500 and "@syscall" not in children.stdout
     outputs = run_sonde("syscount", "-i", "1", "-d", "2", "-T", "1").stdout

@@ -20,7 +20,7 @@ from namespaces import port_of
 from printed import histogram_total
 from printed import rows as json_rows
 from sonde import compiling, doctor, tools
-from support import Tracer, run_sonde, set_comm, without_counters
+from support import RMDIR, Tracer, run_sonde, set_comm, without_counters
 
 ME = str(os.getpid())
 
@@ -221,8 +221,8 @@ def test_syscount_of_failures(tmp_path: Path) -> None:
         for _ in range(33):
             with pytest.raises(NotADirectoryError):
                 os.rmdir("/etc/hostname")
-    assert "@failed[rmdir, No such file or directory]: 77\n" in tracer.stdout
-    assert "@failed[rmdir, Not a directory]: 33\n" in tracer.stdout
+    assert f"@failed[{RMDIR}, No such file or directory]: 77\n" in tracer.stdout
+    assert f"@failed[{RMDIR}, Not a directory]: 33\n" in tracer.stdout
     assert "@syscall" not in tracer.stdout and "Success" not in tracer.stdout
 
 
