@@ -5,6 +5,7 @@ A socket stays in the namespace that it was made in, whoever uses it: so client 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import heapq
@@ -41,8 +42,9 @@ class Namespace:
         address it looks for no router and for no other owner of the address, and tells its groups at once."""
         ip("-n", self.name, "link", "set", "lo", "up")
         settings = Path("/proc/sys/net/ipv6/conf", self.device)
-        self.within(lambda: (settings / "addr_gen_mode").write_text("1"))
-        self.within(lambda: (settings / "mldv2_unsolicited_report_interval").write_text("10"))  # ms, at most
+        with contextlib.suppress(OSError):  # of a container whose /proc/sys cannot be written to
+            self.within(lambda: (settings / "addr_gen_mode").write_text("1"))
+            self.within(lambda: (settings / "mldv2_unsolicited_report_interval").write_text("10"))  # ms, at most
         ip("-n", self.name, "link", "set", self.device, "up")
         self.address("add")
 
