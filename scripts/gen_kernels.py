@@ -131,7 +131,8 @@ def page(surveys: dict[str, Survey]) -> str:
                                             for found in every]]]
     return "".join([
         HEAD, f"\nThe releases: {releases}.\n",
-        "\n## Exact counts\n\nEvents counted, of those that happened.\n\n", table(["kind", *names], kinds),
+        "\n## Exact counts\n\nEvents counted, of those that happened. `?`: a kind that the kernel was not asked for\n"
+        "when it was booted last.\n\n", table(["kind", *names], kinds),
         f"\n## Features\n\n{ABOUT_FEATURES}\n",
         table(["feature", "what it is", "since", *names], features),
         "\n## Tools\n\nOf those that existed when the kernel was booted: how many attach, and of how many `sonde "
