@@ -132,7 +132,8 @@ class Parsed(Record):
 
 
 def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None) -> Parsed:
-    """Options may stand before and, as long as they are known, after the program; ``--`` ends them.
+    """Options may stand before and, as long as they are known, after the program; ``--`` ends them, and the program
+    may come behind it.
 
     ``own`` tells the options of a tool; after its name they come before ours of the same name.
     """
@@ -142,6 +143,8 @@ def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] |
     while pending:
         word = pending.pop(0)
         if word == "--":
+            if pending and not found.words and not found.has("e"):
+                found.words.append(pending.pop(0))
             found.rest = pending
             break
         if word == "-" or not word.startswith("-") or _is_number(word) and word not in known:

@@ -46,6 +46,15 @@ def test_a_file_and_its_arguments(tmp_path: Path) -> None:
     assert said(done) == (0, "12 two 2\n")
 
 
+@pytest.mark.parametrize("words", [["--", "FILE", "-12", "--name=two"], ["FILE", "--", "-12", "--name=two"],
+                                   ["FILE", "-12", "--", "--name=two"], ["--", "FILE", "--name", "two", "-12"]])
+def test_a_file_before_or_behind_two_dashes(words: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "x.bt"
+    script.write_text('begin { printf("%d %d %s\\n", $#, $1, getopt("name", "none")); exit(); }\n')
+    done = run_sonde(*[str(script) if word == "FILE" else word for word in words])
+    assert said(done) == ((0, "1 -12 two\n") if "--name=two" in words else (1, "")), done.stderr
+
+
 def test_standard_input() -> None:
     done = run_sonde("-", stdin='begin { printf("in\\n"); exit(); }')
     assert said(done) == (0, "in\n")
