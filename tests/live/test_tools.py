@@ -40,7 +40,7 @@ def elsewhere() -> dict[str, str]:
         lacks["ieee80211scan"] = "No matches for tracepoint cfg80211:rdev_scan."
     if not (exits := world.tracepoint_format("kvm", "kvm_exit")):
         lacks["kvmexit"] = "No matches for tracepoint kvm:kvm_exit."
-    elif not any(field.name == "vcpu_id" for field in exits.fields):  # of x86's alone
+    elif not any(field.name == "vcpu_id" for field in exits.args.fields):  # of x86's alone
         lacks["kvmexit"] = "does not contain a field named 'vcpu_id'"
     if not world.tracepoint_format("preemptirq", "irq_disable"):
         lacks["criticalstat"] = "this kernel is built without CONFIG_PREEMPTIRQ_TRACEPOINTS"
