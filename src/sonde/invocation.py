@@ -45,7 +45,7 @@ def options_of_tool(name: str) -> list[Option]:
 
 def kernel_of(parsed: Parsed) -> World:
     """The World to compile for: this machine, or the kernel whose BTF --btf names."""
-    if parsed.has("btf"):
+    if parsed.get("btf"):
         from .kernel.recorded import BtfWorld
         return BtfWorld(parsed.get("btf"))
     from .compiling import live_world

@@ -80,7 +80,7 @@ OPTIONS = [
     Option(("-d", "--debug"), "STAGE", "DEBUGGING", "show a stage of the compiler, or all"),
     Option(("--stats",), "", "DEBUGGING", "runs and time of each program at the end"),
     Option(("--check",), "", "DEBUGGING", "tools: which work on this kernel, how, and what keeps the others from it"),
-    Option(("--btf",), "FILE", "DEBUGGING", "the kernel's types, if it shows none; check, doctor: another kernel's"),
+    Option(("--btf",), "[FILE]", "DEBUGGING", "the kernel's types, if it shows none; check, doctor: another kernel's"),
     Option(("--verify-llvm-ir",), "", "NOTHING TO DO", "there is no LLVM, and no intermediate code of it"),
     Option(("--usdt-file-activation",), "", "NOTHING TO DO", "the kernel activates probes wherever their file is used"),
     Option(("--dwarf-pid",), "PID", "NOTHING TO DO", "dw_ustack finds the unwind tables of every process"),
@@ -163,6 +163,8 @@ def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] |
             continue
         for single in _split_switches(word, known):
             _parse_option(single, pending, found, known)
+    if argv and argv[-1] == found.get("btf") and not found.words and not {"e", "list", "info"} & found.options.keys():
+        found.words = [found.options.pop("btf")]  # bpftrace's takes no file
     return found
 
 

@@ -55,6 +55,15 @@ def test_a_file_before_or_behind_two_dashes(words: list[str], tmp_path: Path) ->
     assert said(done) == ((0, "1 -12 two\n") if "--name=two" in words else (1, "")), done.stderr
 
 
+@pytest.mark.parametrize("words", [["--btf", "FILE"], ["--btf", "-e", "begin { print(7); exit(); }"],
+                                   ["--btf", "-q", "FILE"], ["FILE", "--btf"]])
+def test_btf_without_a_file_asks_for_what_is_done_anyway(words: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "x.bt"
+    script.write_text("begin { print(7); exit(); }\n")
+    done = run_sonde(*[str(script) if word == "FILE" else word for word in words])
+    assert said(done) == (0, "7\n"), done.stderr
+
+
 def test_standard_input() -> None:
     done = run_sonde("-", stdin='begin { printf("in\\n"); exit(); }')
     assert said(done) == (0, "in\n")
