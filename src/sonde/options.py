@@ -198,7 +198,7 @@ def _split_switches(word: str, known: dict[str, Option]) -> list[str]:
 
 def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str, Option]) -> None:
     name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-    row = known.get(name)
+    row = known.get(name) or _abbreviated(name, known)
     if row is None and not word.startswith("--") and known.get(word[:2]) is not None:
         row, equals, value = known[word[:2]], "=", word[2:]
     if row is None:
@@ -230,6 +230,15 @@ def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str,
     if row.key in REPEATED and row.key in found.options:
         value = f"{found.options[row.key]}\n{value}"
     found.options[row.key] = value
+
+
+def _abbreviated(name: str, known: dict[str, Option]) -> Option | None:
+    """The option whose name begins with ``name``, as getopt_long(3) has it; OptionError if that may be several."""
+    names = [each for each in known if each.startswith(name)] if name.startswith("--") else []
+    if len({known[each].key for each in names}) > 1:
+        possible = " ".join(f"'{each}'" for each in sorted(names))
+        raise OptionError(f"option '{name}' is ambiguous; possibilities: {possible}")
+    return known[names[0]] if names else None
 
 
 def budget_of(parsed: Parsed) -> float:

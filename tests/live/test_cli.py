@@ -64,6 +64,12 @@ def test_btf_without_a_file_asks_for_what_is_done_anyway(words: list[str], tmp_p
     assert said(done) == (0, "7\n"), done.stderr
 
 
+def test_an_option_by_the_beginning_of_its_name() -> None:
+    assert said(run_sonde("--form=json", "--qui", "-e", "begin { print(7); exit(); }")) == \
+        (0, '{"type": "value", "data": 7}\n')
+    assert said(run_sonde("--dry", "-e", "begin { print(7); exit(); }")) == (0, "")
+
+
 def test_standard_input() -> None:
     done = run_sonde("-", stdin='begin { printf("in\\n"); exit(); }')
     assert said(done) == (0, "in\n")
@@ -376,6 +382,8 @@ def test_unsafe_functions_need_the_option() -> None:
     (["--dry-run"], "USAGE: filename or -e 'program' required."),
     (["-e"], "option requires an argument -- 'e'"), (["--include"], "option '--include' requires an argument"),
     (["--nosuch"], "unrecognized option '--nosuch'"), (["-Z"], "invalid option -- 'Z'"),
+    (["--ver", "-e", "begin { }"],
+     "option '--ver' is ambiguous; possibilities: '--verbose' '--verify-llvm-ir' '--version'"),
     (["-f", "pie", "-e", "begin { }"], 'Invalid output format "pie"'),
     (["-B", "some", "-e", "begin { }"], "USAGE: -B must be either 'line', 'full', or 'none'."),
     (["--mode", "some", "-e", "begin { }"],
