@@ -35,7 +35,7 @@ def echo_request(family: socket.AddressFamily, identifier: int, sequence: int) -
 def test_superping(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
     """Each answered request once, not slower than the program itself sees it; the unanswered one not at all."""
     a, b = pair
-    protocol = socket.IPPROTO_ICMP if family == socket.AF_INET else socket.getprotobyname("ipv6-icmp")
+    protocol = socket.IPPROTO_ICMP if family == socket.AF_INET else socket.IPPROTO_ICMPV6
     host = b.v4 if family == socket.AF_INET else b.v6
     identifier = os.getpid() & 0xffff
     seen = []
