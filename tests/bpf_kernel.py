@@ -18,7 +18,7 @@ from sonde.runtime import merge
 from sonde.runtime.events import Event, EventDecoder, MapDecoder
 from sonde.runtime.hot import read_hot
 from sonde.runtime.slots import read_elements
-from sonde.spec import CONTROL_HEADER, CURRENT, RECORD_HEADER, STATE, MapSpec, ProgramSpec, ScriptSpec
+from sonde.spec import CONTROL_HEADER, CURRENT, FOUND_OUT, RECORD_HEADER, STATE, MapSpec, ProgramSpec, ScriptSpec
 from sonde.types import Aggregate, Scalar
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
@@ -128,7 +128,7 @@ class Kernel:
         self.names = Context(spec)
         self._decoder = EventDecoder(spec, self.names)
         for at, name in enumerate(spec.globals):
-            self._write_global(at, GLOBALS[name])
+            self._write_global(at, 0 if name.startswith(FOUND_OUT) else GLOBALS[name])
 
     def words(self, values: list[int]) -> bytes:
         return words(values, self.memory.order)

@@ -12,7 +12,8 @@ State memory (map ``__state``: one mmapable array element of u64 words)::
 
     [0, probes)                      records lost to a full data ring, by probe
     [probes, probes + errors)        run-time errors, by ErrorSite
-    [probes + errors, + globals)     ScriptSpec.globals, by name, written by the runtime before attaching
+    [probes + errors, + globals)     ScriptSpec.globals, by name, written by the runtime before attaching; those whose
+                                     names begin with FOUND_OUT are 0 then, until a program finds them out
 
 Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for each CPU::
 
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
 RECORD_HEADER = 16
 CONTROL_HEADER = 24
 STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
+FOUND_OUT = "found "
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_THREADS = "__pyimages", "__pymisses", "__pythreads"
 PY_FRAMES, PY_TEXTS = "__pyframes", "__pytexts"

@@ -387,6 +387,24 @@ def test_frames_of_the_tracing_and_beyond_the_limit_tell_no_stacks_apart(kernel:
 
 
 @BOTH
+def test_a_class_of_events_has_its_callback_found_out_once(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's list of raw tracepoints has its address; what is there later is not read."""
+    symbols = world(kernel, "x86_64")._data["symbols"]
+    monkeypatch.setitem(symbols, "__bpf_trace_tp_map_sched_waking", 0xFFFF_9000_0000_0000)
+    made = loaded("rt:sched_waking { @[kstack(2)] = count(); }", kernel)
+    row = made.memory.add(bytes(8) + (0x7000).to_bytes(8, "little"), "bpf_raw_event_map")
+    made.memory._regions[0xFFFF_9000] = row
+    row.base = 0xFFFF_9000_0000_0000
+    for third in (0x30, 0x40):
+        made.frames = [0x9999, BENEATH + 252, 0x7010, 0x10, 0x20, third]
+        made.run()
+        row.data[8:] = bytes(8)
+    assert list(made.map().values()) == [2]
+    assert [bytes(r[0].data[:16]) for r in made.maps["__stacks"].elements.values()] == \
+        [b"\x10" + bytes(7) + b"\x20" + bytes(7)]
+
+
+@BOTH
 def test_failed_reads_are_counted_and_give_nothing(kernel: str) -> None:
     made = begin("print(str(uptr(8))); print(*(uint32 *)uptr(8)); @[str(kptr(16))] = 1; print(buf(uptr(8), 4));",
                  kernel)

@@ -29,6 +29,7 @@ from ..spec import (
     CONTROL_RING,
     DATA_RING,
     FLIGHT,
+    FOUND_OUT,
     STATE,
     EventField,
     ScriptSpec,
@@ -202,7 +203,7 @@ class Session:
             "dump_asked": 0,
             "dumps_held": 0,
             "cpus": os.cpu_count() or 1,
-        } | self._values
+        } | dict.fromkeys([name for name in self.spec.globals if name.startswith(FOUND_OUT)], 0) | self._values
         assert self._state is not None
         self._state.write_globals(known)
 

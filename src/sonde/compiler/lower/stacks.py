@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...spec import FOUND_OUT
 from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand, Reg
@@ -178,14 +179,22 @@ def _functions_beneath(lo: Lower) -> list[tuple[Operand, int]]:
 
 def _callback_of_class(lo: Lower, event: str) -> Reg | None:
     """Address of the function that calls bpf_trace_run for an event, if the event shares it with others: it then has
-    the name of their class, which is written nowhere; the kernel's list of raw tracepoints has its address."""
+    the name of their class, which is written nowhere; the kernel's list of raw tracepoints has its address, which the
+    first stack reads."""
     entry = lo.world.kernel_symbol(f"__bpf_trace_tp_map_{event}")
     if entry is None or lo.world.kernel_symbol(f"__bpf_trace_{event}") is not None:
         return None
-    with lo.scope():
-        place = lo.temp(8, "callback")
-        lo.b.call(h.READ_KERNEL, [lo.operand_address(place), 8, as_signed(entry + _CALLBACK)], "probe_read_kernel")
-        return lo.b.load(place.base, place.off, 8)
+    b = lo.b
+    address, unread, read = b.function.reg("callback"), b.block("unread", cold=True), b.block("callback")
+    word = lo.unit.global_word(f"{FOUND_OUT}callback of {event}")
+    b.set(address, b.load(word, 0))
+    b.branch("jne", address, 0, read, unread)
+    b.start(unread)
+    b.call(h.READ_KERNEL, [b.address(word), 8, as_signed(entry + _CALLBACK)], "probe_read_kernel")
+    b.set(address, b.load(word, 0))
+    b.jump(read)
+    b.start(read)
+    return address
 
 
 def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
