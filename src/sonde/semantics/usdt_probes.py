@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..language.ast import AttachPoint
 from ..spec import Attach, StaticDetail
-from .finder import ProbeFinder, pattern_matcher
+from .finder import ProbeFinder, is_pattern, pattern_matcher
 from .user_probes import report_no_file, unreadable_hints
 
 
@@ -31,7 +31,7 @@ def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> li
     problems = [problem for file in paths for problem in unreadable_hints(finder, file)]
     return finder.report_missing(point, problems or finder.did_you_mean(
         f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]),
-        wild=len(parts) == 2, shown=f"{path}:{name}")
+        wild=is_pattern(provider or "*"), shown=f"{path}:{name}")
 
 
 def _probes_in_file(finder: ProbeFinder, path: str, provider: str, name: str) -> list[Attach]:

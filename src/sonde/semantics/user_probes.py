@@ -241,7 +241,7 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
             return _report_inlined(finder, point, kind, path, text, copies)
         known = sorted({name if whole else function_name(name) for _, name in pairs})
         near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:cpp:", text, known)
-        return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]))
+        return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]), wild=True)
     found = [(f, f"cpp:{f.name}") for f, _ in reversed(chosen.values())]
     return _attach_functions(finder, point, kind, path, found, 0, len(found) > 1)
 
