@@ -219,10 +219,20 @@ def test_block_scopes() -> None:
         ("a", "int16"), ("b", "string[16]"), ("b", "int8"), ("i", "int8"), ("c", "int8")]
 
 
+@pytest.mark.parametrize(("later", "type"), [("", "uint64"), ("$x = (uint64)-1;", "uint64"), ("$x = -1;", "int64"),
+                                             ("$x = nsecs;", "uint64")])
+def test_a_count_takes_the_sign_of_what_it_meets(later: str, type: str) -> None:
+    checked = check_text(f"BEGIN {{ @c = count(); $x = @c; {later} "
+                         "$y = @c - 5; $z = @c / 3; $w = @c + 1; $w = nsecs; }")
+    assert {v.name: str(v.type) for v in checked.probes[0].variables} == {
+        "x": type, "y": "int64", "z": "int64", "w": "uint64"}
+    assert [(d.code, d.message) for d in checked.diagnostics.items] == []
+
+
 def test_loop_over_map_sees_late_types() -> None:
     checked = check_text("BEGIN { for ($kv : @m) { $k = $kv.0; $v = $kv.1; } @m[1, comm] = count(); }")
     assert {v.name: str(v.type) for v in checked.probes[0].variables} == {
-        "kv": "((int8,string[16]),int64)", "k": "(int8,string[16])", "v": "int64"}
+        "kv": "((int8,string[16]),uint64)", "k": "(int8,string[16])", "v": "uint64"}
     assert checked.maps["@m"].read
 
 

@@ -36,7 +36,8 @@ NO_TYPE = "When used as a call argument, `typeof` builtin only valid for macro c
 
 
 class Flexible(Int):
-    """An integer made only of constants that are not negative: its sign adapts to what it meets.
+    """An integer made only of constants that are not negative, and what ``count()`` counts: its sign adapts to what it
+    meets.
 
     It lives in the checker alone: what is stored in the tree is :func:`plain_type`.
     """
@@ -108,7 +109,8 @@ def merge_ints(a: Int, b: Int) -> Int:
     if isinstance(a, Flexible):
         if not isinstance(b, Flexible):
             return Int(bits, b.signed)
-        return Counted(bits) if isinstance(a, Counted) or isinstance(b, Counted) else Flexible(bits)
+        return Counted(bits) if isinstance(a, Counted) or isinstance(b, Counted) else \
+            Flexible(bits, a.signed and b.signed)
     if isinstance(b, Flexible) or a.signed == b.signed:
         return Int(bits, a.signed)
     unsigned, signed = (b, a) if a.signed else (a, b)
@@ -117,6 +119,8 @@ def merge_ints(a: Int, b: Int) -> Int:
 
 def arithmetic_type(a: Int, b: Int) -> Int:
     """Type of ``a + b`` and the like: 64 bits, with the sign of :func:`signed_pair`."""
+    if isinstance(a, Flexible) and isinstance(b, Flexible) and not (a.signed and b.signed):
+        return Flexible(64, False)
     return Int(64, signed_pair(a, b))
 
 
@@ -210,7 +214,9 @@ def read_type(type: Type) -> Type | None:
     """What an aggregate is when a program reads it: an integer for count sum avg min max, else None."""
     if not isinstance(type, Aggregate):
         return type
-    if type.kind in ("count", "sum", "avg", "min", "max"):
+    if type.kind == "count":
+        return Flexible(64, False)
+    if type.kind in ("sum", "avg", "min", "max"):
         return INT64 if type.signed else UINT64
     return None
 
