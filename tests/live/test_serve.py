@@ -71,6 +71,7 @@ def get(url: str, host: str = "", path: str | None = None) -> tuple[int, dict[st
         connection.close()
 
 
+@pytest.mark.timeout(400)
 def test_in_the_browser(served: Served) -> None:
     with Browser() as browser:
         browser.open(served.url)
