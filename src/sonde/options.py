@@ -198,7 +198,7 @@ def _split_switches(word: str, known: dict[str, Option]) -> list[str]:
 
 def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str, Option]) -> None:
     name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-    row = known.get(name) or _abbreviated(name, known)
+    row = known.get(name) or _find_abbreviated(name, known)
     if row is None and not word.startswith("--") and known.get(word[:2]) is not None:
         row, equals, value = known[word[:2]], "=", word[2:]
     if row is None:
@@ -232,7 +232,7 @@ def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str,
     found.options[row.key] = value
 
 
-def _abbreviated(name: str, known: dict[str, Option]) -> Option | None:
+def _find_abbreviated(name: str, known: dict[str, Option]) -> Option | None:
     """The option whose name begins with ``name``, as getopt_long(3) has it; OptionError if that may be several."""
     names = [each for each in known if each.startswith(name)] if name.startswith("--") else []
     if len({known[each].key for each in names}) > 1:

@@ -13,7 +13,6 @@ from ..types import (
     NOTHING,
     UINT64,
     Address,
-    Aggregate,
     Array,
     Bool,
     Buf,
@@ -176,8 +175,6 @@ def _check_step(context: CheckContext, node: ast.Unary) -> Type | None:
 
 def _held_number(have: Type) -> Int | None:
     """The number that count_t and its like stand for."""
-    if isinstance(have, Aggregate) and have.kind == "count":
-        return UINT64
     return None if isinstance(have, Bool) else convert.as_int(convert.read_type(have))
 
 
