@@ -262,6 +262,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "no-args": ("The probe's arguments are not known: no debug information, or a place within a function.", 'uprobe:bash:readline { print(args.prompt); }'),
     "no-cgroups": ("Paths of control groups are asked for, and no hierarchy of version 2 is mounted.",
                    "// on version 1\nbegin { print(cgroup_path(cgroup)); }"),
+    "no-child": ("`cpid` is asked for, and there is no command (`-c`): a script that works without one asks for `has_cpid` first.",
+                 "tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @ = count(); }"),
     "no-flight": ("dump() without --flight.", 'begin { dump("here"); }'),
     "no-probes": ("No attach point is left.", "config = { missing_probes = ignore }\ntracepoint:sched:none { }"),
     "no-return": ("A function that is to return a value never does.", "fn f(): int64 { }\nbegin { print(f()); }"),

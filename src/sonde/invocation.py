@@ -129,7 +129,7 @@ def process_of(parsed: Parsed) -> Process | None:
         raise UsageError("USAGE: Cannot use both -c and -p.")
     if parsed.has("cmd"):
         from .runtime.child import Child
-        return Child(parsed.get("cmd"))
+        return Child(parsed.get("cmd"), held=parsed.has("dry-run"))
     pid = pid_of(parsed)
     if not pid:
         return None

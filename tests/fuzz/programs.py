@@ -228,6 +228,7 @@ class Writer(Things):
             return f"{self.pick('', '!')}{self.element(m)}" if m.value == "int" else f"({self.element(m)} + 0)"
         if self.chance(0.3) and not self.common:
             return self.pick(f'one_of({self.varying(depth - 1)}, "0-2,5,127-300,65535")', f"(bool)({self.varying(0)})",
+                             f"(bool)({self.unknown_text(depth - 1)})",
                              f"({self.condition(0)} {self.pick('==', '!=')} {self.condition(0)})")
         keyed = [m for m in self.maps if m.key]
         if keyed:

@@ -250,6 +250,11 @@ def test_dry_run_prints_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_dry_run_runs_no_command(tmp_path: Path) -> None:
+    done = run_sonde("--dry-run", "-c", f"/usr/bin/touch {tmp_path}/ran", "-e", f"{GETPPID} {{ @ = count(); }}")
+    assert (done.returncode, done.stdout, os.listdir(tmp_path)) == (0, "", [])
+
+
 def test_an_output_that_closes(tmp_path: Path) -> None:
     """``sonde ... | head -1``: it ends, without a traceback."""
     process = subprocess.Popen(

@@ -254,11 +254,16 @@ NARROW = "WARNING: Expression of type: {} being cast to type: {}. This may cause
     ("$b = true; print((bool)$b)", "26-32: WARNING: Unnecessary cast: expression is already of type bool"),
     ("print(str($1 + 3))", "19-25: WARNING: literal string will always be empty"),
     ("(int8)pid", "9-15: WARNING: Return value discarded."),
+    ("print(cpid)", "15-19: WARNING: No child command (`-c`); cpid is zero"),
     ("@ = tseries(1, 1s, 2)", "WARNING: Script is using an unstable feature: tseries. To prevent this warning you must "
                               "explicitly enable it in the config e.g. unstable_tseries=enable"),
 ])
 def test_warnings(statements: str, message: str) -> None:
     assert said(f"BEGIN {{ {statements}; }}")[0] == message
+
+
+def test_a_script_that_asks_whether_there_is_a_child_is_not_warned() -> None:
+    assert said("BEGIN { if (has_cpid) { print(cpid); } }") == []
 
 
 @pytest.mark.parametrize(("text", "message"), [

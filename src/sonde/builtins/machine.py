@@ -30,6 +30,12 @@ def _type_of_ncpus(context: CheckContext, node: Reference) -> Type:
     return UINT64
 
 
+def _type_of_cpid(context: CheckContext, node: Reference) -> Type:
+    if not context.options.cpid and "has_cpid" not in node.span.source.text:
+        context.advise("no-child", "No child command (`-c`); cpid is zero", node)
+    return UINT32
+
+
 def _type_of_config(context: CheckContext, node: Reference) -> Type:
     """A record; ``config.name`` is folded where the member is checked."""
     return Tuple(tuple([BOOL if isinstance(value, bool) else UINT64 if isinstance(value, int)
@@ -62,7 +68,7 @@ ROWS = (
     Builtin("rand", UINT64, "A random number.", pure=False,
             scalar=helper_caller(h.RANDOM, "random", pure=False, bits=32)),
     Builtin("config", _type_of_config, "The configuration variables, as a record.", value=_write_config),
-    Builtin("cpid", UINT32, "Process id of the child started with -c; 0 if there is none.",
+    Builtin("cpid", _type_of_cpid, "Process id of the child started with -c; 0 if there is none.",
             scalar=_global_reader("cpid")),
     Builtin("has_cpid", BOOL, "Whether a child was started with -c.",
             scalar=lambda lo, node: lo.truth(lo.b.load(lo.unit.global_word("cpid"), 0, 8))),

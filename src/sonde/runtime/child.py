@@ -51,12 +51,13 @@ class Process:
 
 
 class Child(Process):
-    """A command, forked at once but executed only by :meth:`start`, so that probes can be attached to it before.
+    """A command, forked at once but executed only by :meth:`start`, so that probes can be attached to it before; never
+    if it is ``held``.
 
     ``status`` is its exit status as a shell gives it (128 + signal), None while it runs.
     """
 
-    def __init__(self, command: str | Sequence[str]) -> None:
+    def __init__(self, command: str | Sequence[str], held: bool = False) -> None:
         arguments = _split_command(command)
         path = _find_executable(arguments[0])
         gate, self._gate = os.pipe()
@@ -67,6 +68,7 @@ class Child(Process):
         os.close(gate)
         os.close(failure)
         self.command = arguments
+        self._held = held
         self.status: int | None = None
         super().__init__(pid)
 
@@ -77,7 +79,7 @@ class Child(Process):
 
     def start(self) -> None:
         """Let it execute the command; SondeError if that fails."""
-        if self._gate < 0:
+        if self._gate < 0 or self._held:
             return
         os.write(self._gate, b"x")
         self._close_gate()

@@ -21,7 +21,7 @@ from ...language.ast import (
     Unary,
     Variable,
 )
-from ...types import BPF, Aggregate, Pointer
+from ...types import BPF, Aggregate, Bool, Pointer
 from ..ir import MapAddr, Operand, Reg
 from ..optimize import as_signed
 from . import maps, memory
@@ -202,7 +202,8 @@ def _lower_cast(lo: Lower, expr: Cast) -> Operand:
     if not is_scalar(source):
         if isinstance(expr.type, Pointer):
             return _address_of_value(lo, expr.operand, expr.type)
-        return memory.read_scalar(lo, lo.place_value(expr.operand), expr.type)
+        first = memory.read_scalar(lo, lo.place_value(expr.operand), expr.type)
+        return lo.normalise(first, expr.type) if isinstance(expr.type, Bool) else first  # a string is true if not empty
     value = lo.scalar_value(expr.operand)
     return lo.normalise(value if isinstance(expr.type, Pointer) else as_number(lo, value, source), expr.type)
 
