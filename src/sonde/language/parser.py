@@ -217,6 +217,8 @@ class Parser(FileParser):
             self._script.config.append(ast.ConfigEntry(self.span_since(start), name, value))
             if self.kind != "}":
                 self.expect(";", "';'")
+            while self.kind == ";":
+                self.advance()
         self.advance()
 
     def _parse_config_value(self) -> str:
