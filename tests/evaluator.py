@@ -355,13 +355,14 @@ class Evaluator(Calls):
         type = expr.operand.type
         if isinstance(expr.const, int) and not isinstance(expr.operand, ast.Cast):
             return self._exact(expr, exact if expr.op == "-" else cut(exact, expr.type))
-        return cut(exact, type if isinstance(type, Int) and not type.signed else Int(64))
+        return cut(exact, type if isinstance(type, Int) and not type.signed else Int(64, signed(expr)))
 
     def kept(self, expr: Expr) -> Any:
         """The value as it is printed or put into a variable, tuple or key: of what was negated or complemented,
         the bits of its own width without a sign."""
         value = self.value(expr)
-        if isinstance(expr, ast.Unary) and expr.op in ("-", "~") and expr.const is None:
+        if isinstance(expr, ast.Unary) and expr.op in ("-", "~") and expr.const is None \
+                and isinstance(expr.operand.type, Int):
             return cut(value, Int(expr.operand.type.size * 8, False))
         return value
 

@@ -235,6 +235,11 @@ def test_clocks() -> None:
     assert abs(then - time.time()) < 60 and re.search(r"\.\d{6}$", text)
 
 
+def test_a_timestamp_before_the_boot() -> None:
+    zero, before = lines('begin { $n = -3000000000; print(strftime("%s", 0)); print(strftime("%s", $n)); exit() }')
+    assert int(zero) - int(before) == 3
+
+
 def test_help_of_named_parameters() -> None:
     program = ('begin { print((getopt("aa", 10, "How many."), getopt("bb", "x"), getopt("cc"), getopt("aa", 10))); '
                'exit() }')

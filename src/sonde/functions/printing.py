@@ -9,6 +9,7 @@ from ..compiler.lower.kernel_printf import seq_printf, trace_printf
 from ..compiler.lower.state import Mem
 from ..language.ast import (
     Call,
+    Cast,
     Choice,
     MapRef,
     TypeSyntax,
@@ -189,6 +190,8 @@ def _lower_time(lo: Lower, call: Call) -> None:
 
 def check_strftime(context: CheckContext, node: Call, types: Types) -> Type | None:
     given = node.args[1]
+    if isinstance(given.const, int) and given.const < 0 and not isinstance(given, Cast):
+        context.error("bad-argument", "strftime() does not accept negative timestamps", node)
     clock = given.choice.clock if isinstance(given, Call) and isinstance(given.choice, ClockChoice) else "boot"
     return Timestamp(node.args[0].const, "tai" if clock == "sw_tai" else clock)
 

@@ -157,7 +157,7 @@ def _mac_decoder(_type: t.MacAddr, _: DecodingContext) -> Decode:
 
 
 def _timestamp_decoder(type: t.Timestamp, context: DecodingContext) -> Decode:
-    get = _scalar_decoder("Q")
+    get = _scalar_decoder("q")  # what has been subtracted from may lie before the clock's zero
 
     def moment(buffer: bytes, offset: int) -> Moment:
         found = Moment(get(buffer, offset))

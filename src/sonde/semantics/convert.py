@@ -97,7 +97,7 @@ def as_int(type: Type | None) -> Int | None:
     if isinstance(type, Int):
         return type
     if isinstance(type, Enum):
-        return Int(type.bits, type.signed)
+        return Int(64, type.signed)  # as bpftrace has it, whatever C gives it
     if isinstance(type, Bool):
         return Flexible(8)
     return None

@@ -78,6 +78,8 @@ def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
         _bad_operand(context, node, operand)
         return None
     value = node.operand.const
+    if isinstance(operand, Enum):  # a number of 64 bits without a sign, which a fold would take for too large
+        return number
     if isinstance(value, int) and not isinstance(node.operand, ast.Cast):
         return _fold_minus(context, node, value) if node.op == "-" else fold_constant(node, ~value & _MASK)
     if isinstance(value, int) and not number.signed:

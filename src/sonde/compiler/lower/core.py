@@ -125,10 +125,10 @@ class Lower:
         that was negated or complemented has the bits of its own width and no sign there, while it is computed with as
         C does."""
         value = self.scalar_value(expr)
-        if isinstance(expr, Unary) and expr.op in ("-", "~") and expr.const is None:
-            bits, _ = canonical_width(expr.operand.type)
-            return self.b.extend(value, bits, False) if bits < 64 else value
-        return value
+        if not isinstance(expr, Unary) or expr.op not in ("-", "~") or expr.const is not None:
+            return value
+        type = expr.operand.type
+        return self.b.extend(value, type.bits, False) if isinstance(type, Int) and type.bits < 64 else value
 
     def fetch_add(self, base: Operand, off: int, value: Operand, size: int = 8) -> Operand:
         """Add to memory; what was there. Before Linux 5.12 these are two steps: nothing that is added gets lost, but

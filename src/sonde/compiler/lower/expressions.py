@@ -21,7 +21,7 @@ from ...language.ast import (
     Unary,
     Variable,
 )
-from ...types import BPF, Aggregate, Bool, Pointer
+from ...types import BPF, Aggregate, Bool, Int, Pointer
 from ..ir import MapAddr, Operand, Reg
 from ..optimize import as_signed
 from . import maps, memory
@@ -29,7 +29,7 @@ from .aggregates import merged_value
 from .arithmetic import as_number, lower_arithmetic
 from .calls import builtin_of, function_of
 from .conditions import condition_value, is_condition, lower_if_value
-from .core import Lower, at_its_place, canonical_width, is_function_call, is_scalar
+from .core import Lower, at_its_place, is_function_call, is_scalar
 from .locations import field_value
 from .ordering import value_before
 from .state import Mem
@@ -98,8 +98,10 @@ def _lower_unary(lo: Lower, expr: Unary) -> Operand:
     value = lo.scalar_value(expr.operand)
     assert expr.op in ("-", "~")
     value = lo.b.neg(value) if expr.op == "-" else lo.b.alu("xor", value, -1)
-    bits, signed = canonical_width(expr.operand.type)
-    return value if signed else lo.b.extend(value, bits, False) if bits < 64 else value
+    type = expr.operand.type
+    if isinstance(type, Int) and not type.signed and type.bits < 64:
+        return lo.b.extend(value, type.bits, False)
+    return value
 
 
 def _address_of(lo: Lower, operand: Expr) -> Operand:
