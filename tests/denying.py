@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 from sonde.arch import this_arch
-from sonde.kernel.host import syscall_numbers
+from sonde.arch.syscalls import syscall_numbers
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _MODE_FILTER = 38, 22, 2
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06  # BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET|BPF_K

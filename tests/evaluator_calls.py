@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import signal
 import socket
 from typing import Any
 
@@ -12,7 +11,7 @@ from evaluator_memory import bytes_at, raw, text_at
 from evaluator_text import Aggregation, converted, cut, formatted, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
-from sonde.runtime.decoders import error_message
+from sonde.library_texts import error_text, signal_text
 from sonde.semantics.typed import CheckedScript, WholeMap
 from sonde.types import INT8, Aggregate, Array, Buf, Int, Pointer, Str, Type
 
@@ -147,10 +146,10 @@ class Calls:
         return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).encode()
 
     def _call_strerror(self, expr: ast.Call) -> bytes:
-        return error_message(self.value(expr.args[0])).encode()
+        return error_text(self.value(expr.args[0])).encode()
 
     def _call_signal_name(self, expr: ast.Call) -> bytes:
-        return (signal.strsignal(self.value(expr.args[0])) or "").encode()
+        return signal_text(self.value(expr.args[0])).encode()
 
     def _call_one_of(self, expr: ast.Call) -> int:
         ranges = [part.partition("-") for part in expr.args[1].value.split(",")]  # type: ignore[attr-defined]

@@ -16,9 +16,10 @@ import pytest
 
 from handmade import COUNT, memory, only_process, only_system_call, program, script
 from sonde.arch import this_arch
+from sonde.arch.syscalls import syscall_numbers
 from sonde.asm import insn
 from sonde.kernel import syscalls
-from sonde.kernel.host import possible_cpus, syscall_numbers
+from sonde.kernel.host import possible_cpus
 from sonde.runtime import maps as mapping
 from sonde.runtime.maps import Map
 from sonde.runtime.session import Session

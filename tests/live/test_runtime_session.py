@@ -18,11 +18,11 @@ import handmade
 from handmade import SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
 from sonde.api import Trace
 from sonde.arch import this_arch
+from sonde.arch.syscalls import syscall_numbers
 from sonde.asm import insn
 from sonde.compiling import live_world
 from sonde.errors import AttachError, VerifierError
 from sonde.kernel import syscalls
-from sonde.kernel.host import syscall_numbers
 from sonde.runtime.batch import Raw
 from sonde.runtime.child import Child, Process
 from sonde.runtime.context import LiveContext

@@ -17,7 +17,7 @@ LONGEST = 600  # lines
 
 BASE = {"basics", "record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership",
         "installed", "shipped", "aliases", "service", "families", "numerals", "kinds", "cpython", "source", "plain",
-        "unwinding", "patterns"}
+        "unwinding", "patterns", "library_texts"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in FILES} - {"cli", "__init__", "__main__"}
@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kinds": {"record"},
     "cpython": {"errors"},
     "unwinding": set(),
+    "library_texts": {"basics", "arch"},
     "btf": {"basics", "record", "errors", "types", "uapi", "ownership"},
     "language": {"basics", "patterns", "record", "kinds", "source", "errors", "types", "installed", "shipped",
                  "ownership"},
@@ -60,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "output": BASE | {"kernel", "runtime"},
     "merge": {"record", "errors", "types", "plain", "runtime"},
     "fleet": ROOMS - {"commands", "options", "monitor", "notebook"},
-    "tools": {"record", "errors", "kernel", "kinds", "shipped", "numerals"},
+    "tools": {"record", "errors", "arch", "kernel", "kinds", "shipped", "numerals"},
     "spec_data": BASE | {"language"},
     "compiled": BASE | {"kernel", "language", "semantics", "spec_data"},
     "map_view": BASE | {"notebook", "reading", "expected", "tables", "tabular", "traced_run"},

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from sonde import arch
+from sonde.arch.syscalls import syscall_numbers
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError, VerifierError
 from sonde.kernel import denials, syscalls
-from sonde.kernel.host import syscall_numbers
 from sonde.kinds import KINDS
 from sonde.runtime import links, programs, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error

@@ -90,7 +90,7 @@ CASES = [
 
 
 def run_case(case: Case) -> dict[str, object]:
-    from sonde.kernel.host import syscall_number
+    from sonde.arch.syscalls import syscall_number
     words = [word.replace("NUMBER", str(syscall_number("getppid", "x86_64"))) for word in case.words]
     deny: Callable[[], None] | None = deny_call("mount") if case.state == BLIND else None
     done = subprocess.run(sonde_command(words), capture_output=True, text=True, check=False, timeout=300,

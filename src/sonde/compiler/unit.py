@@ -7,6 +7,7 @@ from .. import unwinding
 from ..errors import UsageError
 from ..kinds import KINDS
 from ..language.ast import Assign, Call, For, MapRef
+from ..library_texts import TEXT_BYTES
 from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
 from ..semantics.typed import CheckedScript, Element, ScriptMap, WholeMap
@@ -226,6 +227,12 @@ class Unit:
         """256 bytes: floor(log2(i)) at i."""
         table = bytes([max(i.bit_length() - 1, 0) for i in range(256)])
         return self.internal(LOG2, lambda: MapSpec(LOG2, "array", 4, 256, 1, BPF_F_RDONLY_PROG, initial=table))
+
+    def text_table(self, name: str, texts: list[str]) -> str:
+        """The texts, of TEXT_BYTES each."""
+        table = b"".join([text.encode()[:TEXT_BYTES - 1].ljust(TEXT_BYTES, b"\0") for text in texts])
+        own = f"__{name}"
+        return self.internal(own, lambda: MapSpec(own, "array", 4, len(table), 1, BPF_F_RDONLY_PROG, initial=table))
 
     def stacks(self) -> str:
         """Frames by id: u64 each, innermost first, zero after the last."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from ..compiler.lower import tasks
+from ..compiler.ir import MapAddr, Operand
+from ..compiler.lower import memory, tasks
 from ..compiler.lower.calls import Function, first_argument
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..language.ast import (
     Call,
 )
+from ..library_texts import TEXT_BYTES, list_texts
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.rows import Types
 from ..types import (
     UINT64,
+    Str,
     Symbol,
     Type,
     USym,
@@ -21,6 +24,37 @@ from ..types import (
 
 def _write_usym(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     tasks.write_user_symbol(lo, lo.scalar_value(call.args[0]), mem)
+
+
+def _library_index(lo: Lower, call: Call) -> Operand:
+    """Which of a function's texts it is, also of a number that has none."""
+    last = len(list_texts(call.name, lo.world.arch)) - 1
+    index = lo.b.function.reg("index")
+    lo.b.set(index, lo.b.extend(lo.scalar_value(call.args[0]), 32, True))
+    if call.name == "strerror":
+        negative, on = lo.b.block("negative"), lo.b.block("on")
+        lo.b.branch("jslt", index, 0, negative, on)
+        lo.b.start(negative)
+        lo.b.set(index, lo.b.neg(index))
+        lo.b.jump(on)
+        lo.b.start(on)
+    unknown, known = lo.b.block("unknown"), lo.b.block("known")
+    lo.b.branch("jgt", index, last, unknown, known)
+    lo.b.start(unknown)
+    lo.b.set(index, last)
+    lo.b.jump(known)
+    lo.b.start(known)
+    return index
+
+
+def _write_library_text(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+    """Copy it out of a table that has them all."""
+    index = _library_index(lo, call)
+    table = lo.b.address(MapAddr(lo.unit.text_table(call.name, list_texts(call.name, lo.world.arch))))
+    place = Mem(lo.b.alu("add", table, lo.b.alu("mul", index, TEXT_BYTES)))
+    memory.copy_bytes(lo, place, mem, min(type.capacity, TEXT_BYTES))
+    if type.capacity < TEXT_BYTES:
+        lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
 
 
 def check_cgroup_path(context: CheckContext, node: Call, types: Types) -> Type:
@@ -48,12 +82,15 @@ ROWS = (
              wrong={"address": "ksym() expects an integer or pointer argument"}, scalar=first_argument),
     Function("usym", ("address:int|ptr",), USym(), "User symbol of an address.", 'usym(reg("ip"))',
              wrong={"address": "usym() expects an integer or pointer argument"}, value=_write_usym),
-    Function("strerror", ("error:int|bool|ptr",), Symbol("strerror"), "Text of an error number.",
-             "strerror(-args.ret)", wrong={"error": _NO_CODE}, macro=True, scalar=first_argument),
-    Function("signal_name", ("signal:int|bool|ptr",), Symbol("signal_name"), "Name of a signal.",
-             "signal_name(args.sig)", wrong={"signal": _NO_CODE}, macro=True, scalar=first_argument),
-    Function("syscall_name", ("number:int|bool|ptr",), Symbol("syscall_name"), "Name of a system call.",
-             "syscall_name(args.id)", wrong={"number": _NO_CODE}, macro=True, scalar=first_argument),
+    Function("strerror", ("error:int|bool|ptr",), Str(TEXT_BYTES), "Text of an error number.",
+             "strerror(-args.ret)", wrong={"error": _NO_CODE}, macro=True, scalar=_library_index,
+             text=_write_library_text),
+    Function("signal_name", ("signal:int|bool|ptr",), Str(TEXT_BYTES), "Name of a signal.",
+             "signal_name(args.sig)", wrong={"signal": _NO_CODE}, macro=True, scalar=_library_index,
+             text=_write_library_text),
+    Function("syscall_name", ("number:int|bool|ptr",), Str(TEXT_BYTES), "Name of a system call.",
+             "syscall_name(args.id)", wrong={"number": _NO_CODE}, macro=True, scalar=_library_index,
+             text=_write_library_text),
     Function("cgroup_path", ("id:int", "filter:literal?"), None, "Path of a cgroup id.", "cgroup_path(cgroup)",
              wrong={"filter": "cgroup_path() only supports string arguments ({given} provided)"},
              rule=check_cgroup_path,

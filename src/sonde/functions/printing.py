@@ -20,6 +20,7 @@ from ..semantics.calls import check_whole_map
 from ..semantics.context import ARGUMENT, CheckContext
 from ..semantics.expressions import is_context
 from ..semantics.formats import check_format
+from ..semantics.library_texts import keep_number
 from ..semantics.rows import Types, choice_of
 from ..semantics.typed import WholeMap
 from ..spec import FormatPart
@@ -123,7 +124,9 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
     found = context.check_value(target, ARGUMENT)
     if isinstance(found, NoneType):
         context.error("no-value", "none type passed to print() is not printable", node)
-    elif found is not None and is_context(target, found):
+    elif found is not None and not is_context(target, found):
+        keep_number(target, found)
+    elif found is not None:
         context.error("bad-argument", f"{convert.type_name(found)} type passed to print() is not printable", node)
     return None if found is None else VOID
 

@@ -19,6 +19,7 @@ import os
 from functools import cached_property
 
 from ..arch import ARCHES
+from ..arch.syscalls import syscall_number
 from ..btf import codec
 from ..btf.query import Btf, open_file, parse_btf
 from ..errors import EnvironmentProblem
@@ -71,7 +72,7 @@ class RecordedWorld(KernelTypes):
 
     def syscall_number(self, name: str) -> int | None:
         """From the table of the recorded architecture."""
-        return host.syscall_number(name, self.arch)
+        return syscall_number(name, self.arch)
 
     def kernel_functions(self) -> list[tuple[str, str]]:
         """The recorded functions, if the feature kprobes is set."""
@@ -261,7 +262,7 @@ class BtfWorld(KernelTypes, UserSide):
 
     def syscall_number(self, name: str) -> int | None:
         """From the table of the architecture."""
-        return host.syscall_number(name, self.arch)
+        return syscall_number(name, self.arch)
 
     def kernel_functions(self) -> list[tuple[str, str]]:
         """Every function that BTF knows."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..arch import this_arch
+from ..arch.syscalls import syscall_number
 from ..basics import cached_property
 from ..btf.query import Btf
 from ..errors import EnvironmentProblem
@@ -204,7 +205,7 @@ class LiveWorld(KernelTypes, UserSide):
 
     def syscall_number(self, name: str) -> int | None:
         """``openat`` → 257; also by the names that tracepoints use (``newfstat``)."""
-        return host.syscall_number(name, self.arch)
+        return syscall_number(name, self.arch)
 
     def kernel_functions(self) -> list[tuple[str, str]]:
         """(module, function) of every traceable function; [] where functions cannot be traced, unless the command line

@@ -8,6 +8,7 @@ from ..arch import this_arch
 from ..basics import cached_property
 from ..errors import EnvironmentProblem, SondeError
 from ..kernel import host, procfs
+from ..library_texts import syscall_text
 from ..memory import Memory
 from ..spec import PY_IMAGES, UNWIND_FILES, ScriptSpec, is_python_frame
 from ..types import GROUPS, Stack, Symbol, Tuple, Type, USym
@@ -151,7 +152,7 @@ class LiveContext:
 
     def syscall_name(self, number: int) -> str:
         """Name of a system call, or "Unknown syscall"."""
-        return host.syscall_names(this_arch().name).get(number, "Unknown syscall")
+        return syscall_text(number, this_arch().name)
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         """``unified:/path``; "" for a cgroup that cannot be seen from here."""

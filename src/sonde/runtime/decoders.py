@@ -9,6 +9,7 @@ from struct import Struct as Layout
 from sys import byteorder
 
 from .. import types as t
+from ..library_texts import error_text, signal_text
 from ..types import Stack, Type
 from .values import (
     ArrayValue,
@@ -39,7 +40,6 @@ DecodeColumn: TypeAlias = "Callable[[bytes], Sequence[ScriptValue]]"  # elements
 
 INT_CODES = {(8, True): "b", (8, False): "B", (16, True): "h", (16, False): "H",
              (32, True): "i", (32, False): "I", (64, True): "q", (64, False): "Q"}
-LAST_SIGNAL = 64
 new_class = type  # the parameter ``type`` hides it below
 
 
@@ -182,34 +182,8 @@ def _name_lookup(type: t.Symbol, context: DecodingContext) -> Callable[[int], st
         return lambda cgroup: context.group_name(type.kind, cgroup)
     simple: dict[str, Callable[[int], str]] = {
         "username": context.user_name, "probe": context.probe_name, "syscall_name": context.syscall_name,
-        "strerror": error_message, "signal_name": _signal_name}
+        "strerror": error_text, "signal_name": signal_text}
     return simple[type.kind]
-
-
-# What bpftrace calls otherwise than the C library does.
-_ERRORS = {
-    5: "I/O error", 9: "Bad file number", 11: "Try again (operation would block)", 12: "Out of memory",
-    18: "Cross-device link", 23: "File table overflow", 25: "Not a typewriter",
-    33: "Math argument out of domain of func", 34: "Math result not representable",
-    35: "Resource deadlock would occur", 37: "No record locks available", 38: "Invalid system call number",
-    40: "Too many symbolic links encountered", 74: "Not a data message", 84: "Illegal byte sequence",
-    95: "Operation not supported on transport endpoint", 102: "Network dropped connection because of reset",
-    122: "Quota exceeded", 125: "Operation Canceled"}
-
-
-def error_message(number: int) -> str:
-    """strerror() of an error number, negated or not."""
-    from os import strerror
-    number = abs(number)
-    found = _ERRORS.get(number) or (strerror(number) if number < 1 << 31 else "")
-    return found if found and not found.startswith("Unknown error") else "Unknown error"
-
-
-def _signal_name(number: int) -> str:
-    from signal import strsignal
-    if not 0 <= number <= LAST_SIGNAL:
-        return "N/A"
-    return (strsignal(number) if number else None) or f"Unknown signal {number}"
 
 
 def _usym_decoder(_type: t.USym, context: DecodingContext) -> Decode:

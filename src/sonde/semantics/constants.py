@@ -7,6 +7,8 @@ is here, each with its kernel header.
 
 from __future__ import annotations
 
+from ..library_texts import list_texts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,12 +109,10 @@ def signal_number(name: str) -> int | None:
 NO_NUMBER = 1 << 62  # of what has no such name
 
 
-def number_called(kind: str, name: str, syscall_number: Callable[[str], int | None]) -> int:
+def number_called(function: str, text: str, arch: str, syscall_number: Callable[[str], int | None]) -> int:
     """The system call, signal or error that is so called."""
-    from os import strerror
-    from signal import strsignal, valid_signals
-    if kind == "syscall_name":
-        found = syscall_number(name)
+    if function == "syscall_name":
+        found = syscall_number(text)
         return NO_NUMBER if found is None else found
-    text, numbers = (strsignal, map(int, valid_signals())) if kind == "signal_name" else (strerror, range(134))
-    return next((number for number in numbers if text(number) == name), NO_NUMBER)
+    texts = list_texts(function, arch)
+    return texts.index(text) if text in texts[:-1] else NO_NUMBER

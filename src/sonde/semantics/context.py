@@ -47,6 +47,7 @@ from ..types import (
 )
 from . import convert
 from .ctypes_ import TypeNames
+from .library_texts import keep_number, spell_numbers
 from .nodes import walk_nodes
 from .options import Options
 from .rows import Language
@@ -83,6 +84,7 @@ class MapState(ScriptMap):
     """A map while its types are being found; ``keyed`` is None until it is used."""
 
     inferred_key: Type | None = None
+    is_spelled: bool = False  # its keys have the texts of errors and the like: it has other strings there, too
     inferred_value: Type | None = None
     keyed: bool | None = None
     programs: dict[int, bool] = {}
@@ -387,7 +389,11 @@ class CheckContext:
                        else node)
             return
         have = state.inferred_key
+        type = type if state.is_spelled else keep_number(node, type)
         merged = type if have is None else convert.merge_keys(have, type)
+        if merged is None and have is not None and not state.is_spelled:
+            merged = convert.merge_keys(spell_numbers(have), spell_numbers(type))
+            state.is_spelled = merged is not None
         if merged is None:
             assert have is not None
             self.error("key-mismatch", f"Argument mismatch for {state.name}: trying to access with arguments: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..language.ast import Expr, TupleExpr, TypeSyntax
+from ..library_texts import LIBRARY_TEXTS
 from ..types import (
     CTX,
     INT64,
@@ -280,6 +281,3 @@ def written_name(type: Type, syntax: TypeSyntax) -> str:
     if isinstance(type, Buf) and syntax.typeof is None:
         return "buffer[4]" + (f"[{type.capacity}]" if syntax.dims else "")
     return "inet[0]" if isinstance(type, Inet) and syntax.typeof is None else type_name(type)
-
-
-LIBRARY_TEXTS = ("strerror", "signal_name", "syscall_name")  # bpftrace looks these up when the program runs

@@ -8,6 +8,7 @@ from ..spec import FormatPart
 from ..types import Bool, Buf, Enum, Int, NoneType, Pointer, Str, Type
 from . import convert
 from .context import ARGUMENT, CheckContext
+from .library_texts import keep_number
 
 _CONVERSION = patterns.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
                          r"(?P<conversion>rx|rh|gr|[diuoxXpcsraAeEfFgGn%])|%", patterns.DOTALL)
@@ -101,7 +102,9 @@ def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, a
     if isinstance(found, NoneType):
         context.error("no-value", f"unable to print none type for specifier: {part.conversion if part else 's'}", call)
         return None
-    return found
+    if found is None or call.name == "debugf" or context.program.attach.pin:  # the kernel prints these
+        return found
+    return keep_number(arg, found)
 
 
 def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:

@@ -31,9 +31,9 @@ from ..types import (
     Type,
 )
 from . import convert
-from .constants import NO_NUMBER, number_called
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
+from .library_texts import numbers_called
 from .rows import is_written, settles_branch
 
 TYPE_CHECKING = False
@@ -444,7 +444,7 @@ def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, s
     first, second = _as_text(context, first, second), _as_text(context, second, first)
     if _is_group(first[1]) and isinstance(second[1], Str) or _is_group(second[1]) and isinstance(first[1], Str):
         return _check_group(context, node, op, first, second)
-    first, second = _as_number(context, first, second), _as_number(context, second, first)
+    first, second = numbers_called(context, first, second)
     how = compare_how(first, second)
     ordered = op not in ("==", "!=")
     if how == "" or ordered and (how in ("string", "bytes") or isinstance(first[1], Symbol)):
@@ -497,18 +497,6 @@ def _as_text(context: CheckContext, side: Side, other: Side) -> Side:
         params = context.options.params
         node.const = params[node.number - 1] if node.number <= len(params) else ""
         node.type = convert.known_text(node.const)
-        return node, node.type
-    return side
-
-
-def _as_number(context: CheckContext, side: Side, other: Side) -> Side:
-    """``"write"`` next to ``syscall_name(n)``, a signal's name next to ``signal_name(n)`` or an error's next to
-    ``strerror(n)`` is the number that is so called: the names are looked up when they are printed."""
-    node, called = side[0], other[1]
-    if isinstance(node, ast.StrLiteral) and isinstance(called, Symbol) and called.kind in convert.LIBRARY_TEXTS:
-        node.const, node.type = number_called(called.kind, node.value, context.world.syscall_number), INT64
-        if node.const == NO_NUMBER:
-            context.advise("unknown-name", f"{called.kind}() never yields '{node.value}'", node)
         return node, node.type
     return side
 

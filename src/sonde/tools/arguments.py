@@ -158,7 +158,7 @@ def _flag_number(name: str) -> int | None:
 
 
 def _system_call_number(name: str) -> int | None:
-    from ..kernel.host import syscall_number
+    from ..arch.syscalls import syscall_number
     return syscall_number(name, os.uname().machine)
 
 

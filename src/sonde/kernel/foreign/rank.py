@@ -8,7 +8,8 @@ import signal
 import struct
 
 from ...arch import ARCHES
-from .. import host, syscalls
+from ...arch.syscalls import syscall_number
+from .. import syscalls
 from .questions import MOST_MEMORY
 
 NOBODY = 65534
@@ -71,11 +72,11 @@ def _offer_to_the_oom_killer() -> None:
 
 def build_seccomp_filter(machine: str) -> bytes:
     """The seccomp filter: these calls and no other."""
-    numbers = sorted({number for name in _CALLS if (number := host.syscall_number(name, machine)) is not None})
+    numbers = sorted({number for name in _CALLS if (number := syscall_number(name, machine)) is not None})
     code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, ARCHES[machine].audit), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
     first = 16 if ARCHES[machine].byte_order == "little" else 20  # of seccomp_data: an argument's lower half
     for name, argument, bits in [call for call in _GUARDED if call[0] not in ARCHES[machine].calls_by_address]:
-        code += [(_EQUAL, 0, 5, host.syscall_number(name, machine) or 0), (_LOAD, 0, 0, first + 8 * argument),
+        code += [(_EQUAL, 0, 5, syscall_number(name, machine) or 0), (_LOAD, 0, 0, first + 8 * argument),
                  (_AND, 0, 0, bits), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
     for number in numbers:
         code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
