@@ -560,8 +560,9 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
         return then or other
     merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else \
         convert.merge_types(then, other)
-    if merged is None and all(isinstance(part, _LITERALS) for part in (node.cond, node.then, node.other)):
-        node.then = node.then if node.cond.const else node.other  # it is folded
+    if node.then is None and isinstance(node.cond, ast.StrLiteral) or merged is None and all(
+            isinstance(part, _LITERALS) for part in (node.cond, node.then or node.cond, node.other)):
+        node.then = (node.then or node.cond) if node.cond.const else node.other
         node.other = ast.RuledOut(node.other.span)
         merged = node.other.type = then if node.cond.const else other
     if merged is None:
@@ -582,6 +583,6 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
 def _settle_ternary(node: ast.Ternary, merged: Type) -> Type:
     chosen = node.cond.const
     branch = (node.then or node.cond) if chosen or isinstance(node.other, ast.RuledOut) else node.other
-    if isinstance(chosen, int) and branch.const is not None and isinstance(merged, (Int, Enum, Str, type(BOOL))):
+    if chosen is not None and branch.const is not None and isinstance(merged, (Int, Enum, Str, type(BOOL))):
         node.const = branch.const
     return merged
