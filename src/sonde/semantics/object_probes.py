@@ -35,7 +35,7 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
     if why:
         message, *hints = why.split("\n")
         return finder.error("probe-form", message, point, hints)
-    pid = finder.options.pid or finder.options.cpid
+    pid = finder.options.own_process
     address = parse_number(where)
     if address is None:
         address = finder.world.process_symbol(pid, where) if pid else finder.world.kernel_symbol(where)

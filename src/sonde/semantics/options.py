@@ -29,3 +29,9 @@ class Options(Record):
     gated: bool = False         # --budget: programs can be kept from working; see spec.Gate
     unwind_rows: int = 1 << 21  # room for rows of unwind tables (--memory), a power of two; see sonde.unwinding
     flight: int = 0             # --flight: bytes of each CPU's region of flight memory, a power of two; see spec.py
+
+    @property
+    def own_process(self) -> int:
+        """The process of -p or -c, to which probes in user programs and samples are limited, as in bpftrace; a tool
+        that follows what the command starts looks at all."""
+        return self.pid or (0 if self.family else self.cpid)

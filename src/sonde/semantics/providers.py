@@ -167,7 +167,7 @@ def _expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> 
     period = _parse_period(kind, parts)
     if isinstance(period, str):
         return finder.error("probe-form", period, point, [f"write {forms}"])
-    pid = finder.options.pid if KINDS[kind].samples else 0
+    pid = finder.options.own_process if KINDS[kind].samples else 0
     rate = parts if len(parts) == 2 or period < 1000 else ["us", str(period // 1000)]  # as bpftrace
     return [Attach(kind, f"{kind}:{':'.join(rate)}", period=period, pid=pid)]
 
@@ -227,7 +227,7 @@ def _expand_counter(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -
         return finder.error("probe-form", f"Invalid count for {kind} probe: {describe_bad_number(parts[1])}", point)
     count = count or events[event]
     name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 else f"{kind}:{event}:"
-    return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.pid)]
+    return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.own_process)]
 
 
 # --- the table --------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def _in_flat_file(finder: ProbeFinder, point: AttachPoint, kind: str, parts: lis
     if offset is None or not finder.options.unsafe or offset >= finder.world.file_size(path):
         return []
     _unknown_boundary(finder, point, f"{kind}:{path}")
-    return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.pid, detail=UserDetail())]
+    return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.own_process, detail=UserDetail())]
 
 
 def _unknown_boundary(finder: ProbeFinder, point: AttachPoint, what: str) -> bool:
@@ -123,7 +123,7 @@ def _attach_at_line(finder: ProbeFinder, point: AttachPoint, path: str, source: 
     if found.problem:
         return finder.report_missing(point, [found.problem, *found.hints],
                                      f"DWARF error: Unable to map '{shown}' to address")
-    return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.pid,
+    return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.own_process,
                    detail=UserDetail(line=True)) for place in found.places]
 
 
@@ -182,7 +182,7 @@ def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path:
             else _unknown_boundary(finder, point, f"{kind}:{path}:{address}")):
         return []
     entry = bool(inside) and inside[0].offset == offset
-    return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.pid, detail=UserDetail(entry))]
+    return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.own_process, detail=UserDetail(entry))]
 
 
 def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: str,
@@ -196,7 +196,7 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
                 without.append(function.name)
                 continue
         found.append(Attach(kind, f"{kind}:{path}:{shown}", path, function.name, function.offset + offset,
-                            pid=finder.options.pid, detail=UserDetail(not offset, pattern=wild)))
+                            pid=finder.options.own_process, detail=UserDetail(not offset, pattern=wild)))
     if finder.use.fields is None and kind == "uprobe" and not wild and not offset:
         _warn_of_unknown(finder, point, found[0])
     if without and not found:

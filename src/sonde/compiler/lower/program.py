@@ -37,8 +37,9 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
     if unit.options.gated and not is_exempt(probe):
         gate.count_run(lo)
     planned.context.prologue(lo, lo.state.done)
-    if unit.options.pid and planned.context.must_filter_pid(unit, planned.attach[0]):
-        _only_process(lo, unit.options.pid)
+    pid = planned.attach[0].pid
+    if pid and planned.context.must_filter_pid(unit, planned.attach[0]):
+        _only_process(lo, pid)
     if unit.options.family and not is_exempt(probe):
         _only_family(lo)
     if unit.options.group and asks_for_group(probe):
