@@ -246,7 +246,7 @@ ERRORS: dict[str, tuple[str, str]] = {
                           "begin { print($1); }"),
     "missing-probe": ("There is no such probe on this kernel.", "tracepoint:sched:none { }"),
     "mid-instruction": ("A breakpoint there would lie within an instruction and wreck the program.", ""),
-    "no-argument": ("The probe has fewer arguments, or a program cannot read this one.", ""),
+    "no-argument": ("The probe has fewer arguments, and this one is 0; or a program cannot read it.", ""),
     "mixed-memory": ("A function is given pointers into user memory and into kernel memory.",
                      "fn where($p: struct task_struct*): int64 { return (int64)$p; }\n"
                      "begin { print(where(kptr(curtask))); print(where((struct task_struct*)uptr(1))); }"),

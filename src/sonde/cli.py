@@ -7,7 +7,7 @@ import sys
 
 from . import commands
 from .commands import COMMANDS
-from .errors import CompileError, OptionError, SondeError, UsageError, VerifierError, shorten_message
+from .errors import AttachError, CompileError, OptionError, SondeError, UsageError, VerifierError, shorten_message
 from .invocation import (
     ask_for_recording,
     new_trace,
@@ -86,7 +86,7 @@ def _report_error(error: SondeError, parsed: Parsed | None, arguments: Sequence[
         print_to_stderr(f"HINT: {shorten_message(hint)}")
     if isinstance(error, OptionError) and arguments[0].startswith("-"):
         print_to_stderr("\n" + usage_text())
-    return 1
+    return 255 if isinstance(error, AttachError) else 1  # as bpftrace
 
 
 def _have_standard_streams() -> None:

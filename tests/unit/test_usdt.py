@@ -102,8 +102,14 @@ def test_places_share_a_program_unless_their_arguments_differ() -> None:
     assert checked.probes[0].attach[2].detail.semaphore == 0x3000
 
 
+def test_an_argument_that_a_probe_does_not_have_is_0() -> None:
+    checked = check_text("usdt:prog:start { @ = arg1; }")
+    assert checked.probes[0].clause.body[0].value.const == 0  # type: ignore[attr-defined]
+    assert findings("usdt:prog:start { @ = arg1; }") == [("no-argument", "arg1")]
+
+
 @pytest.mark.parametrize(("text", "code"), [
-    ("usdt:prog:start { @ = arg1; }", "no-argument"), ("usdt:prog:stop { @ = arg0; }", "no-argument"),
+    ("usdt:prog:stop { @ = arg0; }", "no-argument"),
     ("usdt:prog:strat { }", "missing-probe"), ("usdt:nosuch:start { }", "missing-probe"),
     ("usdt:prog { }", "probe-form"),
 ])

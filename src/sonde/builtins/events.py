@@ -55,9 +55,13 @@ def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
     known = detail_of(context.program.attach, StaticDetail).arguments
     shown = context.program.attach.name
     number = argument_number(node)
-    if number >= len(known):
-        context.error("no-argument", f"{shown} has {len(known)} argument{'s' if len(known) != 1 else ''}", node)
-    elif known[number].kind == "unknown":
+    node.const = None
+    if number >= len(known):  # as in bpftrace, where a pattern may match probes of fewer
+        context.warning("no-argument", f"{shown} has {len(known)} argument{'s' if len(known) != 1 else ''}: "
+                        f"arg{number} is 0", node)
+        node.const = 0
+        return INT64
+    if known[number].kind == "unknown":
         context.error("no-argument", f"arg{number} of {shown} is where a program cannot read it: {known[number].text}",
                       node)
     else:

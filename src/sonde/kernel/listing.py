@@ -76,6 +76,9 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
         if kind.files:
             if not target:
                 target, name = name, "*"
+            elif kind.parts == 3 and ":" in target:  # path:provider:probe
+                target, _, provider = target.rpartition(":")
+                name = f"{provider or '*'}:{name or '*'}"
             search = f"{kind.name}:*:{name or '*'}"
         yield from _list_matching_probes(world, kind, search, target, verbose, pid)
 
@@ -265,7 +268,7 @@ KINDS = [
     ListedKind("tracepoint", 2, True, _list_tracepoints, _tracepoint_fields),
     ListedKind("uprobe", 2, False, _list_user_functions, _user_arguments(False)),
     ListedKind("uretprobe", 2, False, _list_user_functions, _user_arguments(True)),
-    ListedKind("usdt", 2, False, _list_usdt_probes, _usdt_arguments),
+    ListedKind("usdt", 3, False, _list_usdt_probes, _usdt_arguments),
 ]
 
 

@@ -388,7 +388,7 @@ class StackTrace:
             return [f"{address:x}" for address in self.addresses]
         if mode == "build_id":
             found = [(address, self._context.build_id(address, self.tgid)) for address in self.addresses]
-            return [f"{place[0]} {place[1]:#x}" if place else hex(address) for address, place in found]
+            return [f"{place[0]} {place[1]:#x}" if place else f"{address:x}" for address, place in found]
         if mode != "perf":
             return list(map(str, self.frames))
         return [f"{frame.address:x} {frame.label}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")

@@ -89,7 +89,8 @@ def _in_flat_file(finder: ProbeFinder, point: AttachPoint, kind: str, parts: lis
     if offset is None or not finder.options.unsafe or offset >= finder.world.file_size(path):
         return []
     _unknown_boundary(finder, point, f"{kind}:{path}")
-    return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.own_process, detail=UserDetail())]
+    return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.own_process,
+                   detail=UserDetail())]
 
 
 def _unknown_boundary(finder: ProbeFinder, point: AttachPoint, what: str) -> bool:
@@ -123,8 +124,8 @@ def _attach_at_line(finder: ProbeFinder, point: AttachPoint, path: str, source: 
     if found.problem:
         return finder.report_missing(point, [found.problem, *found.hints],
                                      f"DWARF error: Unable to map '{shown}' to address")
-    return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.own_process,
-                   detail=UserDetail(line=True)) for place in found.places]
+    return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset,
+                   pid=finder.options.own_process, detail=UserDetail(line=True)) for place in found.places]
 
 
 def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
@@ -182,7 +183,8 @@ def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path:
             else _unknown_boundary(finder, point, f"{kind}:{path}:{address}")):
         return []
     entry = bool(inside) and inside[0].offset == offset
-    return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.own_process, detail=UserDetail(entry))]
+    return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.own_process,
+                   detail=UserDetail(entry))]
 
 
 def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: str,
