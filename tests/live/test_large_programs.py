@@ -38,7 +38,8 @@ def test_what_is_too_much_for_the_verifier_is_compiled_more_plainly() -> None:
     script = "begin { " + " ".join([LATENCY % n for n in range(260)]) + " exit(); }"
     done = run_sonde("-v", "-e", script)
     assert done.returncode == 0
-    if live_world().has_feature("atomic_fetch") and os.uname().machine == "x86_64":  # aarch64's is not too much
+    refused = live_world().has_feature("atomic_fetch") and not live_world().release.startswith("6.12.")  # takes it
+    if refused and os.uname().machine == "x86_64":  # aarch64's is not too much
         assert "compiled again, more plainly: the program is too complex" in done.stderr + done.stdout
     assert done.stdout.count("@took[") == 260
 

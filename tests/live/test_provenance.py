@@ -22,8 +22,6 @@ import sonde
 from sonde.record import Record
 from support import Tracer, run_sonde
 
-pq = pytest.importorskip("pyarrow.parquet")
-
 # Nine keys for a map of two: seven updates fail.
 SCRIPT = """config = { max_map_keys = 2 }
 begin {
@@ -145,6 +143,7 @@ def parquet(folder: Path) -> Facts:
     done = run_sonde("export", "--parquet", str(folder / "x.parquet"), "-e", SCRIPT)
     assert done.returncode == 0, done.stderr
     files = sorted(folder.glob("*.parquet"))
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     about = [pq.read_metadata(file).metadata for file in files]
     assert len(files) == 4 and all(each[b"sonde.run"] == about[0][b"sonde.run"] for each in about)
     facts = data(json.loads(about[0][b"sonde.run"]))

@@ -163,6 +163,6 @@ def test_which_line_waits(merged: bool, tmp_path: Path) -> None:
     asleep = {name: sum(int(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if f";{name}" in line)
               for name in ("long (waits.py:3)", "short (waits.py:5)")}
     long, short = asleep.values()
-    assert 2 < long / short < 4
+    assert 2 < (long + 300_000_000) / short and long / (short + 100_000_000) < 4  # ns; the last turn may be half
     assert ";<module> (waits.py:8);long (waits.py:3);" in done.stdout
     assert "_PyEval" not in done.stdout
