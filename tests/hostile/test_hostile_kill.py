@@ -214,15 +214,16 @@ def test_nothing_is_left_at_any_moment(target: Target) -> None:
     assert MOMENTS < len(kinds) or loaded and parents, "no moment was one at which there was something to leave"
 
 
-def test_a_traced_program_is_seen_to_be(target: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_command", [False, True])
+def test_a_traced_program_is_seen_to_be(target: Target, with_command: bool, tmp_path: Path) -> None:
     """The oracle itself: a tracer that lives is found by its map, its child, its breakpoint and the semaphore."""
     script = f"usdt:{target.path}:app:step {{ @alive[0] = count(); }}"
-    command = sonde_command(["-c", "sleep 1000", "-e", script])
+    command = sonde_command([*(["-c", "sleep 1000"] if with_command else []), "-e", script])
     with open(tmp_path / "said", "wb") as said:
         process = start(command, said.fileno())
     deadline = time.monotonic() + 30
     try:
-        while (hidden := unseen(process.pid, target)) and time.monotonic() < deadline:
+        while (hidden := unseen(process.pid, target, with_command)) and time.monotonic() < deadline:
             time.sleep(0.02)  # the breakpoint is there before the link that made it has its number
         assert not hidden, (process.poll(), (tmp_path / "said").read_text())
     finally:
@@ -233,11 +234,12 @@ def test_a_traced_program_is_seen_to_be(target: Target, tmp_path: Path) -> None:
     assert not left(process.pid, "alive", set(), target)
 
 
-def unseen(tracer: int, target: Target) -> list[str]:
-    """Which signs of a living tracer are not there: objects of its own, the breakpoint, the semaphore, and three
-    processes (itself, the command, and the reader of the target's notes)."""
+def unseen(tracer: int, target: Target, with_command: bool) -> list[str]:
+    """Which signs of a living tracer are not there: objects of its own; the breakpoint and the semaphore, if it is not
+    limited to a command; and its processes: itself, the reader of the target's notes, and the command."""
     ours, (code, gate) = held(tracer), target.memory()
     signs = {"map": maps_called("_alive"), "link": any(kind == "link" for kind, _ in ours),
-             "objects": ours <= existing(), "breakpoint": code != target.untraced[0],
-             "semaphore": gate != target.untraced[1], "processes": len(members(tracer)) == 3}
+             "objects": ours <= existing(), "breakpoint": (code == target.untraced[0]) == with_command,
+             "semaphore": (gate == target.untraced[1]) == with_command,
+             "processes": len(members(tracer)) == 2 + with_command}
     return [sign for sign, there in signs.items() if not there]

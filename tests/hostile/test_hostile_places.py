@@ -126,6 +126,6 @@ def test_a_probe_is_set_in_the_process_own_file(jail: Path, inmate: int, tmp_pat
     compile_c(source.format(4), inside.parent, "target", "-static")
     (jail / "link").symlink_to(ours)
     place = f"/proc/{inmate}/root/link"
-    run = f"{ours}; {ours}; chroot {jail} /link"
+    run = f"{ours}; {ours}; exec chroot {jail} /link"
     done = run_sonde("-e", f'uprobe:{place}:work {{ @ = count(); }}', "-c", f"sh -c '{run}'")
     assert done.returncode == 0 and "@: 1\n" in done.stdout, done.stdout + done.stderr

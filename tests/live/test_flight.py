@@ -151,7 +151,7 @@ def test_all_that_fits_is_there(numbers: Path, crowd: Path) -> None:
               f'uprobe:{crowd}:f {{ printf("c %d %d\\n", tid, arg0); @n["c"] = count(); }} '
               'tracepoint:sched:sched_switch { printf("d\\n"); @n["d"] = count(); } end { dump("all"); }')
     done = run_sonde("--flight", "1h,128M", "-f", "json", "-e", script, "-c",
-                     f"/bin/sh -c '{numbers} 2 20000 2 >/dev/null & {crowd} 2; wait'", timeout=4 * PATIENCE)
+                     f"/bin/sh -c '{numbers} 2 20000 2 >/dev/null & exec {crowd} 2'", timeout=4 * PATIENCE)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     printed = [row["data"].split() for row in rows if row["type"] == "printf"]
     head = next(row["data"] for row in rows if row["type"] == "dump")
