@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from .compiling import Show
+    from .source import Diagnostic
 
 VERSION = "0.1.0"
 
@@ -77,7 +78,7 @@ def _report_error(error: SondeError, parsed: Parsed | None, arguments: Sequence[
     if isinstance(error, CompileError):
         for text in commands.compile_findings(error, parsed):
             print_to_stderr(text)
-        return 2 if any(item.code == "header-not-found" for item in error.diagnostics) else 1  # as bpftrace
+        return _status_of_findings([item for item in error.diagnostics if item.severity == "ERROR"])
     if isinstance(error, VerifierError):
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
         return 255  # as bpftrace
@@ -87,6 +88,16 @@ def _report_error(error: SondeError, parsed: Parsed | None, arguments: Sequence[
     if isinstance(error, OptionError) and arguments[0].startswith("-"):
         print_to_stderr("\n" + usage_text())
     return 255 if isinstance(error, AttachError) else 1  # as bpftrace
+
+
+def _status_of_findings(errors: Sequence[Diagnostic]) -> int:
+    """The exit status of a script that does not compile, as bpftrace's."""
+    if any(item.code == "header-not-found" or item.code == "config-value" and item.span is None for item in errors):
+        return 2
+    return 255 if all(item.code in _REFUSED_WHEN_ATTACHING for item in errors) else 1
+
+
+_REFUSED_WHEN_ATTACHING = ("mid-instruction", "no-boundary", "outside-function")  # by bpftrace
 
 
 def _have_standard_streams() -> None:

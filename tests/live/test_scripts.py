@@ -76,7 +76,12 @@ def check(case: Case, target: str = "") -> None:
 
 
 USER = [
-    Case("uprobe:TARGET:main+2 { print(1); }", "", "middle of an instruction.*\n.*\n.*\nHINT: .*--unsafe", 1),
+    Case("uprobe:TARGET:main+9999 { }", "", "Offset outside the function bounds \\('main' size is \\d+\\)", 255),
+    Case("config = { missing_probes = warn } uprobe:TARGET:main+9999, begin { print(1); exit(); }", "1",
+         "WARNING: Offset outside the function bounds .* Skipping"),
+    Case("uprobe:TARGET:main+9999 { } begin { print(nosuch); }", "", "Unknown identifier", 1),
+    Case("uprobe:TARGET:main+2 { print(1); }", "",
+         "into middle of instruction: .*/target:main\\+2\n.*\n.*\nHINT: .*--unsafe", 255),
     Case("uprobe:TARGET:add /arg0 == 7/ { print(ustack(2)); print(ustack(perf, 1)); printf(\"%s\", ustack(1)); }",
          "~^ +add\\+0\n +nested\\+\\d+\n\n\n\t[0-9a-f]+ add\\+0 \\(/.*target\\)\n\n\n +add\\+0$",
          options=("-c", "TARGET")),

@@ -55,7 +55,8 @@ def test_periods(point: str, period: int) -> None:
     ("t:nope:*", "missing-probe"), ("rt:nope", "missing-probe"), ("i:s:0", "probe-form"), ("i:s:x", "probe-form"),
     ("i:furlong:1", "probe-form"), ("i", "probe-form"), ("p:hz:0", "probe-form"), ("s:nope", "unknown-event"),
     ("s:faults:x", "probe-form"), ("uprobe:prog", "probe-form"), ("uprobe:nope:x", "missing-probe"),
-    ("uprobe:prog:nope", "missing-probe"), ("uprobe:prog:main+99", "probe-form"), ("ur:prog:main+4", "probe-form"),
+    ("uprobe:prog:nope", "missing-probe"), ("uprobe:prog:main+99", "outside-function"),
+    ("ur:prog:main+4", "probe-form"),
     ("uprobe:prog:0x5", "missing-probe"), ("k:vfs_read", "missing-probe"), ("fentry:vfs_read", "missing-probe"),
     ("BEGIN:x", "probe-form"), ("self:signal:SIGKILL", "probe-form"), ("uprobe:prog:main+x", "probe-form"),
 ])
@@ -79,6 +80,16 @@ def test_missing_probes_may_warn_or_be_ignored() -> None:
     assert programs(text.format("warn")) == [["begin"]]
     assert findings(text.format("ignore")) == []
     assert [c for c, _ in findings("config = { missing_probes = ignore } t:sched:nope { }")] == ["no-probes"]
+
+
+@pytest.mark.parametrize("point, code", [("uprobe:prog:main+99", "outside-function"),
+                                         ("uprobe:prog:0x5", "missing-probe")])
+def test_places_that_cannot_be_probed_are_as_missing(point: str, code: str) -> None:
+    text = f"config = {{{{ missing_probes = {{}} }}}} {point}, BEGIN {{{{ }}}}"
+    assert findings(text.format("error")) == [(code, point)]
+    assert findings(text.format("warn")) == [(code, point)]
+    assert findings(text.format("ignore")) == []
+    assert programs(text.format("ignore")) == [["begin"]]
 
 
 def test_points_share_a_program_where_nothing_in_use_differs() -> None:

@@ -50,6 +50,8 @@ def _type_of_retval(context: CheckContext, node: Reference) -> Type | None:
 
 
 def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
+    if context.program.kind == "rawtracepoint":
+        return _type_of_raw_argument(context, node)
     if context.program.kind != "usdt":
         return UINT64
     known = detail_of(context.program.attach, StaticDetail).arguments
@@ -67,6 +69,19 @@ def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
     else:
         return INT64
     return None
+
+
+def _type_of_raw_argument(context: CheckContext, node: Reference) -> Type | None:
+    """The kernel attaches no program that reads beyond its arguments (bpf_probe_register(),
+    kernel/trace/bpf_trace.c)."""
+    attach = context.program.attach
+    known = context.world.raw_tracepoint_args(attach.event)
+    names = known.field_names() if known is not None else ()
+    if known is not None and argument_number(node) >= len(names):
+        context.error("no-argument", f"{attach.name} has {len(names)} argument{'s' if len(names) != 1 else ''}", node,
+                      [f"its arguments are: {', '.join(names)}"] if names else [])
+        return None
+    return UINT64
 
 
 def _type_of_ctx(context: CheckContext, node: Reference) -> Type | None:

@@ -76,6 +76,11 @@ class ProbeFinder:
         message = message or f"No matches for {self.kind} {shown}."
         return self._report_missing_probe(message, f"{message} Skipping.", point.span, hints)
 
+    def report_unattachable(self, code: str, message: str, point: AttachPoint,
+                            hints: Sequence[str] = ()) -> list[Attach]:
+        """The place is there, and a probe at it would fail or do harm: treated as one that is missing."""
+        return self._report_missing_probe(message, f"{message} Skipping.", point.span, hints, code)
+
     def report_empty_clause(self, points: Sequence[AttachPoint]) -> None:
         """A clause has no attach points left."""
         self._report_missing_probe(
@@ -91,11 +96,12 @@ class ProbeFinder:
                                      'marked as "notrace"); attaching to it will likely fail', span)
         self.untraceable = []
 
-    def _report_missing_probe(self, error: str, warning: str, span: Span, hints: Sequence[str]) -> list[Attach]:
+    def _report_missing_probe(self, error: str, warning: str, span: Span, hints: Sequence[str],
+                              code: str = "missing-probe") -> list[Attach]:
         if self.config.missing_probes == "error":
-            self.diagnostics.error("missing-probe", error, span, hints)
+            self.diagnostics.error(code, error, span, hints)
         elif self.config.missing_probes == "warn" and self.options.warnings:
-            self.diagnostics.warning("missing-probe", warning, span, hints)
+            self.diagnostics.warning(code, warning, span, hints)
         return []
 
     def nearest_names(self, name: str, candidates: Iterable[str]) -> list[str]:

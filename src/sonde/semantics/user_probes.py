@@ -102,7 +102,7 @@ def _unknown_boundary(finder: ProbeFinder, point: AttachPoint, what: str) -> boo
         finder.diagnostics.warning("no-boundary", f"{message} Misaligned probes can lead to tracee crashes!",
                                    point.span)
     else:
-        finder.error("no-boundary", message, point, [_FORCE])
+        finder.report_unattachable("no-boundary", message, point, [_FORCE])
     return finder.options.unsafe
 
 
@@ -149,11 +149,11 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
             f"{kind}:{path}:", symbol, [f.name for f in functions]) or (
             [] if functions else ["the file has no symbols: is a debug package missing?"]), shown=f"{path}:{symbol}")
     if not chosen[0].size and not offset and not is_pattern(symbol) and not finder.options.unsafe:
-        return finder.error("no-boundary", f"Could not determine boundary for {symbol} (symbol has size 0).", point,
-                            [_FORCE])
+        return finder.report_unattachable(
+            "no-boundary", f"Could not determine boundary for {symbol} (symbol has size 0).", point, [_FORCE])
     if offset and offset >= max(chosen[0].size, 1) and not finder.options.compile_only:
-        return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
-                            point)
+        return finder.report_unattachable(
+            "outside-function", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})", point)
     if offset and not all(_between_instructions(finder, path, f, offset, point) for f in chosen):
         return []
     shown = f"+{offset}" if offset else ""
@@ -334,9 +334,9 @@ def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction
     if finder.options.unsafe or finder.options.compile_only or \
             finder.world.is_instruction_start(path, function.offset, offset):
         return True
-    finder.error("mid-instruction",
-                 "Possible attachment attempt in the middle of an instruction, try a different offset.", point,
-                 [f"objdump -d {path} shows where instructions start; --unsafe attaches all the same"])
+    finder.report_unattachable(
+        "mid-instruction", f"Could not add uprobe into middle of instruction: {path}:{function.name}+{offset}", point,
+        [f"objdump -d {path} shows where instructions start; --unsafe attaches all the same"])
     return False
 
 
