@@ -27,6 +27,19 @@ def test_stacks_in_a_loop(stack: str) -> None:
     assert list(found["@"].values()) == [1] * 20 and list(found["@both"].values()) == [190]
 
 
+@pytest.mark.parametrize("limit", ["", "(2)", "(100)", "(122)"])
+@pytest.mark.parametrize("probe", ["uprobe:libc:malloc", "tracepoint:sched:sched_switch", "rawtracepoint:sched_switch"])
+def test_stacks_are_little_for_the_verifier(probe: str, limit: str) -> None:
+    """A start of ten seconds was this: frames that were moved by one, once more for each length of a stack."""
+    stacks = f"@u[ustack{limit}] = count(); @both[ustack{limit}, kstack{limit}] = count();"
+    script = f"{probe} /pid == {os.getpid()}/ {{ {stacks} }}"
+    with sonde.trace(script) as trace:
+        assert trace.retried is None
+        taken = [program.program_info().verified_instructions for program in trace.session.programs]
+    assert max(taken) < 400_000
+    assert min(taken) > 0 or not live_world().has_feature("bpf_loop")  # known since Linux 5.16
+
+
 def test_more_maps_than_may_have_tables_beside_them() -> None:
     """A program uses 64 maps at most."""
     body = " ".join([f"@a{n}[pid] = count(); @t{n}[tid] = nsecs;" for n in range(25)])

@@ -26,6 +26,7 @@ _BENEATH = {"raw tracepoint": ("bpf_trace_run{count}", "__bpf_trace_{event}", "_
 _LENGTHS = {"bpf_trace_run": 1024}  # bytes of such functions, or more; the others have some 100
 _LENGTH = 128     # of those, and from a function's address to where its call of a trampoline returns
 TRACING_FRAMES = 5  # at most
+_BEFORE = 1       # elements in front of a user stack: its caller's place
 _LAST_OF_FIRST_PAGE = 4095
 _MOST_EVENTS = 8  # of a program, whose functions are looked for
 _CALLBACK = 8     # offset in struct bpf_raw_event_map (include/linux/trace_events.h)
@@ -36,9 +37,10 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
     if type.limit == 0:
         return lo.b.zero(into.base, into.off, type.size)
     with lo.scope():
-        frames = lo.temp(8 * STACK_FRAMES, "frames")
         flags = h.USER_STACK if type.user else 0
         others = TRACING_FRAMES if lo.context.beneath and not type.user else 0
+        room = lo.temp(8 * (STACK_FRAMES + max(others, _BEFORE)), "frames")
+        frames = room.at(8 * _BEFORE) if type.user else room
         size = lo.b.call(h.GET_STACK, [lo.context_pointer(), lo.operand_address(frames),
                                        8 * min(type.limit + others, STACK_FRAMES), flags], "get_stack")
         good, done = lo.b.block("stack"), lo.b.block("stacked")
@@ -49,10 +51,10 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         lo.b.start(good)
         count = taken = lo.b.alu("rsh", size, 3)
         if others and type.limit + others <= STACK_FRAMES:
-            count = _leave_out_tracing(lo, frames, count, type.limit)
+            frames, count = _leave_out_tracing(lo, frames, count, type.limit)
         caller = lo.context.return_address(lo, type.user) if type.limit > 1 else None
         if caller is not None:
-            count = _insert_caller(lo, frames, count, caller, type.limit)
+            frames, count = _insert_caller(lo, frames, count, caller, type.limit)
         if count is not taken:
             size = lo.b.alu("lsh", count, 3)
         identity = _hash_frames(lo, frames, count)
@@ -64,74 +66,61 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         lo.b.start(done)
 
 
-def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> Reg:
-    """Move ``limit`` frames of the event to the beginning, over those of the tracing itself; how many are left then.
+def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[Mem, Reg]:
+    """Where the event's own frames begin, behind those of the tracing itself, and how many there are, up to ``limit``.
     Where it is not known how many those of the tracing are, all stay."""
     b = lo.b
-    left = b.function.reg("left")
+    first, left = b.function.reg("first"), b.function.reg("left")
+    b.set(first, b.address(frames.base, frames.off))
     b.set(left, count)
     others = _count_tracing(lo, frames, count)
-    some, fewer, move, done = (b.block(name) for name in ("some", "fewer", "move", "moved"))
+    some, more, done = (b.block(name) for name in ("some", "more", "left"))
     if lo.context.beneath != "classic tracepoint":  # there 0 is a number
         known = b.block("known")
         b.branch("jne", others, 0, known, done)
         b.start(known)
     b.branch("jgt", count, others, some, done)
     b.start(some)
+    b.set(first, b.alu("add", first, b.alu("lsh", others, 3)))
     b.set(left, b.alu("sub", count, others))
-    b.branch("jgt", left, limit, fewer, move)
-    b.start(fewer)
+    b.branch("jgt", left, limit, more, done)
+    b.start(more)
     b.set(left, limit)
-    b.jump(move)
-    b.start(move)
-    base = b.address(frames.base, frames.off)
-    source = b.alu("add", base, b.alu("lsh", others, 3))
-
-    def move_frame(index: Reg) -> None:
-        offset = b.alu("lsh", index, 3)
-        b.store(b.alu("add", base, offset), 0, b.load(b.alu("add", source, offset), 0))
-    _each_frame(lo, left, limit, move_frame)
     b.jump(done)
     b.start(done)
-    return left
+    return Mem(first), left
 
 
-def _insert_caller(lo: Lower, frames: Mem, count: Reg, caller: Operand, limit: int) -> Reg:
-    """Make the caller the second frame where it is missing; how many there are then. Where calls push the return
-    address, the kernel may have found it: from Linux 6.11 on it does in functions that begin as those with frame
-    pointers do (is_uprobe_at_func_entry() in arch/x86/events/core.c)."""
+def _insert_caller(lo: Lower, frames: Mem, count: Reg, caller: Operand, limit: int) -> tuple[Mem, Reg]:
+    """Make the caller the second frame where it is missing, in the ``_BEFORE`` elements in front of the frames; where
+    they begin and how many there are then. Where calls push the return address, the kernel may have found it: from
+    Linux 6.11 on it does in functions that begin as those with frame pointers do (is_uprobe_at_func_entry() in
+    arch/x86/events/core.c)."""
     b = lo.b
-    left, carried = b.function.reg("left"), b.function.reg("carried")
+    first, left = b.function.reg("first"), b.function.reg("left")
+    b.set(first, b.address(frames.base, frames.off))
     b.set(left, count)
-    b.set(carried, caller)
-    missing, shift, cut, fits, done = (b.block(name) for name in ("missing", "shift", "cut", "fits", "called"))
+    missing, insert, more, done = (b.block(name) for name in ("missing", "insert", "more", "called"))
     b.branch("jgt", caller, _LAST_OF_FIRST_PAGE, missing, done)  # at a program's start it is how many arguments it has
     b.start(missing)
     if arch_of(lo).link_register is None:
         second = b.block("second")
-        b.branch("jgt", count, 1, second, shift)
+        b.branch("jgt", count, 1, second, insert)
         b.start(second)
-        b.branch("jeq", b.load(frames.base, frames.off + 8, 8), caller, done, shift)
+        b.branch("jeq", b.load(frames.base, frames.off + 8, 8), caller, done, insert)
     else:
-        b.jump(shift)
-    b.start(shift)
-    b.branch("jlt", count, limit, fits, cut)
-    b.start(cut)
-    b.set(left, limit - 1)
-    b.jump(fits)
-    b.start(fits)
-    base = b.address(frames.base, frames.off + 8)
-
-    def put_carried(index: Reg) -> None:
-        at = b.alu("add", base, b.alu("lsh", index, 3))
-        next_carried = b.load(at, 0)
-        b.store(at, 0, carried)
-        b.set(carried, next_carried)
-    _each_frame(lo, left, limit - 1, put_carried)
-    b.set(left, b.alu("add", left, 1))
+        b.jump(insert)
+    b.start(insert)
+    before = frames.at(-8 * _BEFORE)
+    b.store(before.base, before.off, b.load(frames.base, frames.off, 8))
+    b.store(before.base, before.off + 8, caller)
+    b.set(first, b.address(before.base, before.off))
+    b.branch("jlt", count, limit, more, done)
+    b.start(more)
+    b.set(left, b.alu("add", count, 1))
     b.jump(done)
     b.start(done)
-    return left
+    return Mem(first), left
 
 
 def _count_tracing(lo: Lower, frames: Mem, count: Operand) -> Reg:
