@@ -196,33 +196,33 @@ def _list_probes(parsed: Parsed) -> int:
     from .kernel.listing import listing_lines, missing_kind_hints
     from .kernel.world import LiveWorld
     from .output.text import encode_text, terminal_safe
-    pattern = parsed.get("list") or (parsed.words[0] if parsed.words else "")
+    patterns = [word for word in (parsed.get("list"), *parsed.words) if word]
+    script = parsed.has("e") or patterns and classify_word(patterns[0]) == FILE and os.path.isfile(patterns[0])
     pid = pid_of(parsed)
-    found = False
     world = LiveWorld()
-    for wanted in _points_to_list(parsed, pattern):
+    missing = []
+    for wanted in _points_of_script(parsed, patterns) if script else patterns or [""]:
+        found = False
         for line in listing_lines(world, wanted, parsed.has("verbose"), pid):
             found = True
             sys.stdout.buffer.write(encode_text(terminal_safe(line) + "\n"))
+        if not found and wanted:
+            missing.append(wanted)
     sys.stdout.flush()
-    if not found and pattern:
-        file = pattern.endswith(".bt")
-        print_to_stderr(
-            "\n".join([f"WARNING: It appears that '{pattern}' is a filename but the file does not exist. Treating "
-                                   f"'{pattern}' as a search pattern." if file
-                                   else f"WARNING: nothing matches {pattern!r}",
-                                   *[f"HINT: {hint}" for hint in missing_kind_hints(world, pattern)]]))
-    return 0
+    for wanted in missing:
+        said = f"ERROR: No matches for {wanted}." if script else f"WARNING: nothing matches {wanted!r}" \
+            if not wanted.endswith(".bt") else f"WARNING: It appears that '{wanted}' is a filename but the file does " \
+            f"not exist. Treating '{wanted}' as a search pattern."
+        print_to_stderr("\n".join([said, *[f"HINT: {hint}" for hint in missing_kind_hints(world, wanted)]]))
+    return 1 if script and missing else 0
 
 
-def _points_to_list(parsed: Parsed, pattern: str) -> list[str]:
-    """What -l is to list: a pattern, or the attach points of a script."""
-    if not parsed.has("e") and not (classify_word(pattern) == FILE and os.path.isfile(pattern)):
-        return [pattern]
+def _points_of_script(parsed: Parsed, words: list[str]) -> list[str]:
+    """The attach points of a script, for -l."""
     from .language.diagnostics import Diagnostics
     from .language.parser import parse_script as parse_script
     diagnostics = Diagnostics()
-    script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_script(pattern), diagnostics)
+    script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_script(words[0]), diagnostics)
     diagnostics.raise_if_errors()
     from .kinds import find_kind
     found = []

@@ -498,6 +498,29 @@ def test_listing_a_file_shows_kinds_without_their_counts(tmp_path: Path) -> None
         "interval:s:", "profile:hz:", "software:page-faults:", "tracepoint:sched:sched_switch"]
 
 
+def test_a_listed_script_that_names_what_is_not_there() -> None:
+    done = run_sonde("-l", "-e", "t:sched:nosuch { } t:sched:sched_switch { }")
+    assert (done.returncode, done.stdout) == (1, "tracepoint:sched:sched_switch\n")
+    assert done.stderr == "ERROR: No matches for tracepoint:sched:nosuch.\n"
+
+
+def test_several_patterns_are_listed() -> None:
+    found = run_sonde("-l", "t:sched:sched_switch", "t:nosuch:x", "t:sched:sched_waking")
+    assert found.stdout.split() == ["tracepoint:sched:sched_switch", "tracepoint:sched:sched_waking"]
+    assert found.stderr.startswith("WARNING: nothing matches 't:nosuch:x'\n")
+
+
+def test_headers_are_looked_for_in_the_working_directory(tmp_path: Path) -> None:
+    """After the script's own."""
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "some.bt"
+    script.write_text('#include "a.h"\n#include "b.h"\nbegin { print((A, B)); exit(); }')
+    (tmp_path / "a.h").write_text("#define A 1\n")
+    (tmp_path / "b.h").write_text("#define B 2\n")
+    (tmp_path / "scripts" / "b.h").write_text("#define B 3\n")
+    assert run_sonde("-q", str(script), cwd=tmp_path).stdout.split("\n")[0] == "(1, 3)"
+
+
 def test_a_script_that_is_not_there_is_taken_for_a_pattern() -> None:
     done = run_sonde("-l", "nowhere.bt")
     assert (done.returncode, done.stdout) == (0, "")
@@ -540,6 +563,15 @@ def test_a_service_manager_that_cannot_be_told(tmp_path: Path, address: str, why
     assert (done.returncode, done.stdout.strip()) == (0, "1")
     assert [line for line in done.stderr.splitlines() if "WARNING" in line] == [
         f"WARNING: the service manager (NOTIFY_SOCKET) was not told READY=1: {why}"]
+
+
+def test_a_command_of_the_end_is_run_after_ctrl_c() -> None:
+    """However long it takes; a second Ctrl-C ends it."""
+    script = 'interval:s:100 { } end { printf("end\\n"); system("sleep 1.5; echo told"); printf("after\\n"); }'
+    with Tracer("--unsafe", "-e", script) as tracer:
+        pass
+    assert tracer.stdout.split() == ["end", "told", "after"]
+    assert tracer.stderr.splitlines() == ["Attached 2 probes"]
 
 
 def test_a_command_of_the_end_has_an_ordinary_priority() -> None:

@@ -142,7 +142,7 @@ def waiting(target: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-@pytest.mark.parametrize("pattern", ["*:*", "*:step", "{path}:app:step"])
+@pytest.mark.parametrize("pattern", ["*:*", "*:step", "{path}:app:step", "step"])
 def test_one_process(target: Path, waiting: subprocess.Popen[bytes], pattern: str) -> None:
     """With -p only that process is seen, by all probes of all that it has mapped."""
     script = f"usdt:{pattern.format(path=target)} {{ @[probe, pid] = count(); }}"
@@ -152,6 +152,16 @@ def test_one_process(target: Path, waiting: subprocess.Popen[bytes], pattern: st
         tracer.wait()
     assert f"@[usdt:{target}:app:step, {waiting.pid}]: 3" in tracer.lines
     assert all(f" {waiting.pid}]" in line for line in tracer.lines if line.startswith("@"))
+
+
+def test_the_program_of_a_process_is_the_path_that_is_left_out(target: Path, waiting: subprocess.Popen[bytes]) -> None:
+    with Tracer("-p", str(waiting.pid), "-e", "uprobe:step { @[probe, pid] = count(); }") as tracer:
+        run(target)
+        waiting.communicate(b"\n")
+        tracer.wait()
+    assert [line for line in tracer.lines if line.startswith("@")] == [f"@[uprobe:{target}:step, {waiting.pid}]: 2"]
+    assert run_sonde("-e", "uprobe:step { }").stderr.startswith(
+        "stdin:1:1-12: ERROR: uprobe probe type requires 2 or 3 arguments, found 1\n")
 
 
 def test_listing(target: Path) -> None:

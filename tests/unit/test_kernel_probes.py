@@ -412,6 +412,10 @@ def test_what_the_kernel_refuses_to_attach(policy: str) -> None:
             assert plain.value is refused
         else:
             attachments.miss(refused, point)
+    if policy != "error":
+        with pytest.raises(AttachError, match="Attachment failed for all probes") as none:
+            attachments.require_any()
+        assert none.value.errno == errno.E2BIG and none.value.hints == ["no room"] * (len(attachments.warnings) or 1)
 
 
 def test_a_trace_goes_on_with_what_the_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:

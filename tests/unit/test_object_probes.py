@@ -38,7 +38,8 @@ def message(text: str, **options: int) -> str:
 
 @pytest.mark.parametrize(("text", "address", "length", "mode", "pid"), [
     ("watchpoint:0x10000000:8:rw", 0x10000000, 8, 3, 0), ("w:4096:1:w", 4096, 1, 2, 0),
-    ("watchpoint:_text:8:x", 0xFFFFFFFF81000000, 8, 4, 0), ("watchpoint:counter:4:wr", 0x601040, 4, 3, 77),
+    ("watchpoint:_text:8:x", 0xFFFFFFFF81000000, 8, 4, 0), ("watchpoint:0x1001:8:x", 0x1001, 8, 4, 0),
+    ("watchpoint:0x1001:1:x", 0x1001, 8, 4, 0), ("watchpoint:counter:4:wr", 0x601040, 4, 3, 77),
 ])
 def test_watchpoints(text: str, address: int, length: int, mode: int, pid: int) -> None:
     [point] = check_text(text + " { @ = comm; }", World(), pid=pid).probes[0].attach
@@ -47,7 +48,7 @@ def test_watchpoints(text: str, address: int, length: int, mode: int, pid: int) 
 
 @pytest.mark.parametrize(("text", "why"), [
     ("watchpoint:0x1000:3:w { }", "one of (1,2,4,8)"), ("watchpoint:0x1001:8:w { }", "not a multiple"),
-    ("watchpoint:0x1000:8:wx { }", "x stands alone"), ("watchpoint:0x1000:4:x { }", "the length is 8"),
+    ("watchpoint:0x1000:8:wx { }", "x stands alone"),
     ("watchpoint:0x1000:8:r { }", "watchpoint mode: r"), ("watchpoint:0x1000:8:ww { }", "may not be duplicated"),
     ("watchpoint:0x1000:8 { }", "write watchpoint:address:length:mode"),
     ("watchpoint:nosuch:8:w { }", "the kernel has no symbol 'nosuch'"),

@@ -140,4 +140,5 @@ def test_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert strftime("%H:%M:%S.%f %%f", 1_700_000_000_001_234_999) == "22:13:20.001234 %f"
+    assert strftime("%T.%k|%l|%%k", 1_234_567_890) == strftime("%T", 1_234_567_890) + ".234567890|234|%k"
     assert text(t.Timestamp("%S"), struct.pack("=Q", 5_000_000_000)) == "25"

@@ -118,7 +118,10 @@ def test_suggestions(text: str, hint: str) -> None:
 @pytest.mark.parametrize(("entry", "name", "value"), [
     ("max_strlen = 64", "max_strlen", 64), ("BPFTRACE_MAX_MAP_KEYS = 10", "max_map_keys", 10), ("missing_probes = warn",
                                                                                               "missing_probes", "warn"),
-    ("print_maps_on_exit = false", "print_maps_on_exit", False), ("stack_mode = perf", "stack_mode", "perf"),
+    ("print_maps_on_exit = false", "print_maps_on_exit", False),
+    ("print_maps_on_exit = no", "print_maps_on_exit", False),
+    ("print_maps_on_exit = 00", "print_maps_on_exit", False), ("print_maps_on_exit = on", "print_maps_on_exit", True),
+    ("stack_mode = perf", "stack_mode", "perf"),
     ("license = \"Dual BSD/GPL\"", "license", "Dual BSD/GPL"), ("strlen = 32", "max_strlen", 32),
     ("unstable_map_decl = enable", "max_strlen", 1024),
 ])

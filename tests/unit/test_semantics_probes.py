@@ -142,7 +142,8 @@ def choice(expression: str, before: str = "") -> Any:
 @pytest.mark.parametrize(("call", "expected"), [
     ("print(1)", None), ("print(@a)", ("@a", 0, 0)), ("print(@a, 5, 2)", ("@a", 5, 2)), ("clear(@a)", ("@a", 0, 0)),
     ("zero(@a)", ("@a", 0, 0)), ("nsecs(tai)", ("tai",)), ("nsecs()", None), ("pid(init)", ("init",)),
-    ("signal(9)", (9,)), ("signal(\"TERM\")", (15,)), ("signal(pid)", (None,)), ("len(@a)", ("@a", 0, 0)),
+    ("signal(9)", (9,)), ("signal(\"TERM\")", (15,)),
+    ("signal(\"term\")", (15,)), ("signal(pid)", (None,)), ("len(@a)", ("@a", 0, 0)),
     ("len(kstack)", None), ("pton(\"1.2.3.4\")", (b"\x01\x02\x03\x04",)),
 ])
 def test_choices_for_the_lowering(call: str, expected: tuple[object, ...] | None) -> None:

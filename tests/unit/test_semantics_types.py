@@ -195,7 +195,8 @@ def test_positional_parameters(expression: str, params: list[str], value: object
 @pytest.mark.parametrize(("expression", "named", "value"), [
     ("getopt(\"a\")", {}, 0), ("getopt(\"a\")", {"a": ""}, 1), ("getopt(\"a\", true)", {"a": "false"}, 0),
     ("getopt(\"a\", true)", {}, 1), ("getopt(\"a\", 5)", {}, 5), ("getopt(\"a\", 5)", {"a": "7"}, 7),
-    ("getopt(\"a\", \"x\")", {"a": "y"}, "y"),
+    ("getopt(\"a\", \"x\")", {"a": "y"}, "y"), ("getopt(\"a\")", {"a": "Yes"}, 1),
+    ("getopt(\"a\", true)", {"a": "off"}, 0),
 ])
 def test_named_parameters(expression: str, named: dict[str, str], value: object) -> None:
     assert constant(f"BEGIN {{ $x = {expression}; }}", named=named) == value

@@ -79,6 +79,11 @@ def is_of_allocator(point: Attach) -> bool:
     return not KINDS[point.kind].user and point.event.lstrip("_").startswith(ALLOCATOR)
 
 
+def region_count(cpus: int) -> int:
+    """Of memory with a part for each CPU: a power of two, so that a mask tells the verifier that the CPU has one."""
+    return 1 << (cpus - 1).bit_length()
+
+
 class Unit:
     """Maps, sites, error counters and globals, collected while the programs are lowered."""
 
@@ -199,7 +204,7 @@ class Unit:
             return
         stride = HOT_KEY + round_up(spec.key_size, 8) + spec.value_size
         places = min(1 << (HOT_BYTES // stride).bit_length() - 1, HOT_PLACES)
-        regions = 1 << (self.world.cpus - 1).bit_length()
+        regions = region_count(self.world.cpus)
         if places > 1:
             spec.hot = "__hot" + name
             self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * places * stride, 1, BPF_F_MMAPABLE,
@@ -219,7 +224,7 @@ class Unit:
 
     def current_tasks(self) -> MapSpec:
         """Where each CPU keeps the pointer to its current task; the runtime finds it out."""
-        cpus = 1 << (self.world.cpus - 1).bit_length()
+        cpus = region_count(self.world.cpus)
         return self.maps[self.internal(CURRENT, lambda: MapSpec(
             CURRENT, "array", 4, 8 * cpus, 1, BPF_F_MMAPABLE, cpus=cpus))]
 

@@ -81,11 +81,12 @@ def check_signal(context: CheckContext, node: Call, types: Types) -> Type | None
     if isinstance(given, str):
         number = parse_whole(given) if given.isdigit() else signal_number(given)
         if number is None:
-            context.error("bad-argument", f"{given} is not a valid signal", node.args[0])
+            context.error("bad-argument", f"Invalid string for signal: {given}", node.args[0])
             return None
         given = number
     if isinstance(given, int) and not 0 < given < 65:
-        context.error("bad-argument", f"{given} is not a valid signal, allowed range: [1,64]", node.args[0])
+        context.error("bad-argument", "signal() accepts a string literal or an integer between 1 and 64 (inclusive)",
+                      node.args[0])
         return None
     node.choice = Signal(given)
     return NOTHING

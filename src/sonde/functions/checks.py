@@ -26,6 +26,7 @@ from ..language.ast import (
 from ..language.diagnostics import Diagnostics
 from ..language.lexer import parse_integer
 from ..semantics import convert
+from ..semantics.config import FALSE, TRUE
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import resolve_type
 from ..semantics.finder import ProbeFinder
@@ -119,10 +120,10 @@ def check_getopt(context: CheckContext, node: Call, types: Types) -> Type | None
     if default is None or isinstance(default, BoolLiteral):
         if given is None:
             return fold_constant(node, int(default.value) if default is not None else 0, BOOL)
-        if given.lower() not in ("", "true", "1", "false", "0"):
+        if given.lower() not in ("", *TRUE, *FALSE):
             context.diagnostics.error("bad-parameter", f"program command line option --{name} expects a boolean "
                                       f"(e.g. 'true') (value: {given})", None)
-        return fold_constant(node, int(given.lower() in ("", "true", "1")), BOOL)
+        return fold_constant(node, int(given.lower() in ("", *TRUE)), BOOL)
     if isinstance(default.const, str):
         node.const = given if given is not None else default.const
         return convert.known_text(str(node.const))
@@ -152,7 +153,7 @@ def _getopt_flag(node: Call, world: World, options: Options, config: Config) -> 
     given = options.named.get(name.value)
     if given is None:
         return default is not None and bool(default.value)
-    return given in ("", "true", "1")
+    return given.lower() in ("", *TRUE)
 
 
 # --- what the kernel has --------------------------------------------------------------------------------

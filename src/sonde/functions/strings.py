@@ -46,7 +46,8 @@ from ..types import (
 
 
 def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) -> int | None:
-    """Capacity requested by argument ``at``: its constant up to ``most`` (max_strlen), else ``most``; None if wrong."""
+    """Capacity requested by argument ``at``: its constant up to ``most`` (max_strlen), else ``most``; None if wrong.
+    str() shortens what others refuse."""
     most = most or context.config.max_strlen
     if len(node.args) <= at:
         return most
@@ -60,7 +61,7 @@ def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) ->
         return None
     if not isinstance(arg.const, int):
         return most
-    if arg.const < 0 or arg.const > MAX_STRING:
+    if arg.const < 0 or arg.const > MAX_STRING and node.name != "str":
         wrong = f"cannot use negative length ({arg.const})" if arg.const < 0 else \
             f"length must be between 0 and {MAX_STRING} ({arg.const} provided)"
         context.error("bad-argument", f"{node.name}: {wrong}", node)

@@ -12,9 +12,12 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
     """Paths of ELF files for a path, a glob, a command, or a library (``c``, ``libc``, ``libc.so.6``).
 
     A relative path stays as it was written, since probes are named by it. With a process, names are resolved in its
-    root directory and libraries are those it has mapped; ``*`` is all of them. [] if nothing matches.
+    root directory and libraries are those it has mapped; ``*`` is all of them, "" the program that it runs. [] if
+    nothing matches.
     """
     root = process_root(pid) if pid else ""
+    if not name:
+        return find_binaries(_program_of(pid), pid) if pid else []
     if any(c in name for c in "*?["):
         return _expand_glob(name, pid, root)
     if "/" in name:
@@ -27,6 +30,13 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
         if found:
             return [found]
     return []
+
+
+def _program_of(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:  # it has ended, or is the kernel's
+        return f"/proc/{pid}/exe"
 
 
 def process_root(pid: int) -> str:

@@ -44,8 +44,9 @@ class Files:
         return kernel_version_code(int(numbers[0]), int(numbers[1]), int(patch or "0"))
 
     def find_header(self, name: str, quoted: bool, includer: Source) -> str | None:
-        """The path of a header that has to be read; None if nobody needs it, or it is missing."""
-        places = [*([directory_of(includer)] if quoted else []), *self.directories,
+        """The path of a header that has to be read; None if nobody needs it, or it is missing. What is quoted is looked
+        for beside the file that includes it and in the working directory first."""
+        places = [*([directory_of(includer), ""] if quoted else []), *self.directories,
                   *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
         return self._first_match(name, places, os.path.isfile)
 

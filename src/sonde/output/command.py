@@ -15,8 +15,8 @@ _PATIENCE = 0.05  # s: how long SIGTERM may take
 
 def run_shell_command(command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
     """Run a shell command to its end and ``show`` what it prints, errors too, and whether more follows. One that still
-    runs a moment after the run was to end is sent SIGTERM. It has no more than an ordinary priority, and neither has
-    what it leaves behind. OSError, ValueError (it failed, or has a NUL in it)."""
+    runs a moment after the run was to end is sent SIGTERM, unless ``end`` asked for it. It has no more than an ordinary
+    priority, and neither has what it leaves behind. OSError, ValueError (it failed, or has a NUL in it)."""
     import subprocess
     with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           preexec_fn=_be_ordinary if ending.first else None) as process:
@@ -25,7 +25,7 @@ def run_shell_command(command: bytes, show: Callable[[bytes, bool], object], end
         ready = select.poll()
         ready.register(descriptor, select.POLLIN)
         held = bytearray()
-        while not ending.is_overdue(LAST):
+        while ending.in_end or not ending.is_overdue(LAST):
             if not ready.poll(_LOOK):
                 continue
             piece = os.read(descriptor, 1 << 16)

@@ -28,7 +28,7 @@ class Outside:
 
     def may_run(self, ending: Ending) -> bool:
         """Whether a command is still to be run."""
-        return not ending.asked_at
+        return ending.may_run_commands()
 
     def run_command(self, command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
         """Run a shell command, and ``show`` what it prints, and whether more follows. OSError, ValueError."""

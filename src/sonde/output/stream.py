@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from time import monotonic
 
 from ..ending import LAST, Ending
 
@@ -23,8 +24,8 @@ class Stream:
     has emptied the rings and is about to wait, so that a line is never held back while nothing happens; ``full``:
     in large pieces and at the end; ``none``: at once.
 
-    A reader that does not read holds the writer up, until the run was asked to end (``ending``): then what is not read
-    in a moment is counted in ``unread``, in bytes.
+    A reader that does not read holds the writer up, until the run was asked to end (``ending``): when it then reads
+    nothing for a moment, the rest is counted in ``unread``, in bytes.
     """
 
     write: Callable[[bytes], object]
@@ -34,6 +35,7 @@ class Stream:
         self.buffering = buffering
         self.unread = 0
         self._ending = ending
+        self._read_at = 0.0  # when something was last read since then
         self._open = -1  # our own, non-blocking way to the same pipe or terminal
         self._pieces: list[bytes] = []
         self.write = self._write_now if buffering == NONE else self._pieces.append
@@ -63,13 +65,14 @@ class Stream:
         while view:
             try:
                 view = view[os.write(self._open, view):]
+                self._read_at = monotonic() if self._ending is not None and self._ending.asked_at else 0.0
             except BlockingIOError:
                 if not self._wait_for_reader():
                     self.unread += len(view)
                     return
 
     def _wait_for_reader(self) -> bool:
-        """Wait until there is room; False when the run was to end and there is none."""
+        """Wait until there is room; False when the run was to end, and for a moment nothing has been read."""
         import select
         room = select.poll()
         room.register(self._open, select.POLLOUT)
@@ -81,7 +84,7 @@ class Stream:
         return True
 
     def _is_overdue(self) -> bool:
-        return self._ending is not None and self._ending.is_overdue(LAST)
+        return self._ending is not None and self._ending.is_overdue(LAST) and monotonic() - self._read_at > LAST
 
 
 class Streams:

@@ -24,6 +24,7 @@ class Attachments:
         self.iterators: Iterators | None = None
         self.warnings: list[AttachError] = []
         self.count = 0
+        self._first_miss: AttachError | None = None
         self._policy = config.missing_probes
         self._unmatched: list[AttachError] = []  # of attach points that a pattern found
         self._refused: list[tuple[AttachError, str]] = []  # of functions that Sonde chose another way for
@@ -64,6 +65,7 @@ class Attachments:
     def miss(self, error: AttachError, point: Attach) -> None:
         """An attach point is not available: an error, a warning or nothing, as ``missing_probes`` says; it is to be
         attached in another way where this one was Sonde's choice."""
+        self._first_miss = self._first_miss or error
         if point.way and point.reason and KINDS[point.method].typed:
             self._refused.append((error, point.event))
         elif point.wild:
@@ -85,9 +87,10 @@ class Attachments:
 
     def require_any(self) -> None:
         """AttachError if there were attach points, and none could be attached."""
-        if not self.count and self.warnings:
-            raise AttachError("no probe could be attached", self.warnings[0].probe, self.warnings[0].errno,
-                              [warning.message for warning in self.warnings[:5]])
+        missed = self._first_miss
+        if not self.count and missed is not None:
+            raise AttachError("Attachment failed for all probes.", missed.probe, missed.errno,
+                              [warning.message for warning in self.warnings[:5] or [missed]])
 
     def start_iterators(self, programs: list[LoadedProgram]) -> Iterators | None:
         """Let those begin that somebody reads; None if there are none."""

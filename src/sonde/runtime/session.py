@@ -363,6 +363,7 @@ class Session:
         yield from self._delivery.drain_rings(self._handle_control)
         moment = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._in_end = self._run_programs("end")
+        self.ending.in_end = True
         if self.flight is not None:
             yield from self.flight.read_since(moment)
         yield from self._delivery.drain_rings(self._handle_control, hurried=False)

@@ -498,12 +498,13 @@ def key_text(key: ScriptValue) -> str:
 
 
 def strftime(format: str, nanoseconds: int) -> str:
-    """C's strftime in local time, and ``%f``: microseconds; of nanoseconds since 1970."""
+    """C's strftime in local time, of nanoseconds since 1970; ``%f``, ``%k`` and ``%l`` are those of the second: micro-,
+    nano- and milliseconds."""
     import time
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    if "%f" in format:
-        micro = f"{rest // 1000:06}"
-        format = "%%".join([part.replace("%f", micro) for part in format.split("%%")])
+    for conversion, part in (("%f", f"{rest // 1000:06}"), ("%k", f"{rest:09}"), ("%l", f"{rest // 1000000:03}")):
+        if conversion in format:
+            format = "%%".join([piece.replace(conversion, part) for piece in format.split("%%")])
     return time.strftime(format, time.localtime(seconds))
 
 

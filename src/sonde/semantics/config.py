@@ -37,14 +37,15 @@ def _number_reader(low: int = 0, high: int = 1 << 32) -> Callable[[str], int]:
     return read_number
 
 
+TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
 def _read_bool(text: str) -> bool:
     lowered = text.lower()
-    if lowered in ("1", "true"):
-        return True
-    if lowered in ("0", "false"):
-        return False
+    if lowered in TRUE + FALSE:
+        return lowered in TRUE
     if lowered.isdecimal():
-        return True
+        return int(lowered) != 0
     raise ValueError("Invalid bool value: valid values are true, false, 1 or 0.")
 
 

@@ -102,7 +102,8 @@ def _plain_integer(value: object) -> int | None:
 
 
 def signal_number(name: str) -> int | None:
-    """``KILL`` or ``SIGKILL`` → 9."""
+    """``KILL``, ``SIGKILL`` or ``kill`` → 9."""
+    name = name.upper()
     return macro_constant(name if name.startswith("SIG") else f"SIG{name}")
 
 

@@ -31,7 +31,7 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
         return finder.error("probe-form", f"Invalid length argument: {describe_bad_number(parts[1])}", point)
     if length not in LENGTHS:
         return finder.error("probe-form", "watchpoint length must be one of (1,2,4,8)", point)
-    why = _mode_problem(finder, mode, length)
+    why = _mode_problem(finder, mode)
     if why:
         message, *hints = why.split("\n")
         return finder.error("probe-form", message, point, hints)
@@ -47,7 +47,9 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
                 f"Invalid function/address argument: {describe_bad_number(where)}")
     if address == 0:
         return finder.error("probe-form", "watchpoint must be attached to a non-zero address", point)
-    if address % length and not finder.options.compile_only:
+    if mode == "x":
+        length = ARCHES[finder.world.arch].execute_length or length  # what the kernel wants, whatever was asked for
+    elif address % length and not finder.options.compile_only:
         return finder.error("probe-form", f"watchpoint address {address:#x} is not a multiple of its length, {length}",
                             point)
     bits = sum(MODES[letter] for letter in mode)
@@ -55,16 +57,13 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
                    detail=WatchDetail(length, bits))]
 
 
-def _mode_problem(finder: ProbeFinder, mode: str, length: int) -> str:
+def _mode_problem(finder: ProbeFinder, mode: str) -> str:
     if not mode or set(mode) - set(MODES) or len(set(mode)) != len(mode):
         return "watchpoint modes may not be duplicated" if mode and not set(mode) - set(MODES) else \
             "watchpoint mode must be combination of (r,w,x)"
     if "x" in mode and len(mode) > 1:
         return f"invalid watchpoint mode: {mode}\nx stands alone"
-    row = ARCHES[finder.world.arch]
-    if mode == "x" and length != (row.execute_length or length) and not finder.options.compile_only:
-        return f"invalid watchpoint mode: {mode}\nto watch execution the length is {row.execute_length}"
-    if mode == "r" and not row.watches_reads:
+    if mode == "r" and not ARCHES[finder.world.arch].watches_reads:
         return f"invalid watchpoint mode: {mode}\nsupported modes: x,w,rw"
     return ""
 

@@ -34,12 +34,14 @@ _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
 
 
 def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-    """``KIND:path:function[+offset]`` and its kin, of the two kinds."""
+    """``KIND:path:function[+offset]`` and its kin, of the two kinds; with a process (-p) its program is the path that
+    is left out."""
     kind = finder.kind
-    parts = _with_source(finder, parts)
+    of_process = len(parts) == 1 and parts[0] and finder.options.pid
+    parts = ["", *parts] if of_process else _with_source(finder, parts)
     line = _source_line(parts)
     named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
-    if not (line or named or len(parts) == 2 and parts[1]) or not parts[0]:
+    if not (line or named or len(parts) == 2 and parts[1]) or not parts[0] and not of_process:
         if len(parts) in (2, 3) and not parts[0]:
             return finder.error("probe-form", f"{kind} should have a target", point,
                                 [f"write {kind}:path:function"])

@@ -70,10 +70,14 @@ class Context:
     def usermode(self, lo: Lower) -> Operand:
         return 0
 
-    def return_address(self, lo: Lower, user: bool) -> Operand | None:
-        """Where the function that has just been entered returns to, if the kernel's walk by frame pointers may miss it:
+    def may_lack_caller(self, lo: Lower, user: bool) -> bool:
+        """Whether the kernel's walk by frame pointers may miss the caller of the function that has just been entered:
         the function has no frame yet, so from there that walk goes on in the caller's caller."""
-        return None
+        return False
+
+    def return_address(self, lo: Lower) -> Operand:
+        """Where that function returns to."""
+        raise AssertionError
 
 
 class TestRunContext(Context):
@@ -338,9 +342,10 @@ class UserFunctionContext(Context):
     def register(self, lo: Lower, offset: int) -> Operand:
         return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
 
-    def return_address(self, lo: Lower, user: bool) -> Operand | None:
-        if not user or not all(point.kind == "uprobe" and detail_of(point, UserDetail).entry for point in lo.attach):
-            return None
+    def may_lack_caller(self, lo: Lower, user: bool) -> bool:
+        return user and all(point.kind == "uprobe" and detail_of(point, UserDetail).entry for point in lo.attach)
+
+    def return_address(self, lo: Lower) -> Operand:
         row = arch_of(lo)
         if row.link_register is not None:
             return self.register(lo, row.link_register)
@@ -359,12 +364,10 @@ class KernelFunctionContext(UserFunctionContext):
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         return lo.normalise(self.arg(lo, field.offset // 8), field.type)
 
-    def return_address(self, lo: Lower, user: bool) -> Operand | None:
+    def may_lack_caller(self, lo: Lower, user: bool) -> bool:
         """Where calls push it, the kernel has tables for its own functions, and finds it."""
-        link = arch_of(lo).link_register
-        if user or link is None or not all(point.method == "kprobe" and point.offset == 0 for point in lo.attach):
-            return None
-        return self.register(lo, link)
+        return not user and arch_of(lo).link_register is not None and all(
+            point.method == "kprobe" and point.offset == 0 for point in lo.attach)
 
 
 def arch_of(lo: Lower) -> Arch:

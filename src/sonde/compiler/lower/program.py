@@ -12,7 +12,7 @@ from ..dominators import dominator_tree, first_use
 from ..gate import asks_for_group, has_gate, is_exempt
 from ..ir import BasicBlock, BpfFunction, MapAddr, MapFd, Op, Reg
 from ..plan import Planned
-from ..unit import Unit
+from ..unit import Unit, region_count
 from . import conditions, expressions, gate, groups, locations, loops, statements, subprograms, writing
 from .core import Lower
 from .memory import read_scalar
@@ -115,7 +115,7 @@ def define_scratch(lo: Lower) -> None:
     parts = scratch_parts(lo)
     stride = round_up(lo.program.scratch_size + (8 if parts > 1 else 0), 64)
     name = f"__scratch{lo.first_probe}_{len(lo.unit.maps)}"
-    lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * lo.world.cpus, 1, BPF_F_MMAPABLE)
+    lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * region_count(lo.world.cpus), 1, BPF_F_MMAPABLE)
     for function in lo.program.functions:
         base = function.scratch_base
         base.defs = 0
@@ -151,8 +151,8 @@ PARTS = 8  # of each CPU, for programs that can be preempted: one for each that 
 
 def _insert_base(lo: Lower, function: BpfFunction, base: Reg, place: tuple[BasicBlock, int], name: str,
                  stride: int) -> None:
-    """Split the block at ``place`` around the computation. The CPU is below the number of possible CPUs, but the
-    verifier has to see the comparison."""
+    """Split the block at ``place`` around the computation. The mask changes nothing, but the verifier has to see it; of
+    a number that was compared and lies in the frame, it knows no bounds before Linux 6.8."""
     block, at = place
     rest = function.block("scratch", block.cold)
     rest.ops, block.ops = block.ops[at:], block.ops[:at]
@@ -160,12 +160,7 @@ def _insert_base(lo: Lower, function: BpfFunction, base: Reg, place: tuple[Basic
     function.blocks.pop()  # the builder's own first block
     builder.current = block
     builder.span = rest.ops[0].span
-    number = builder.call(h.CPU_ID, [], "cpu", pure=True)
-    inside, outside = builder.block("cpu", block.cold), builder.block("no_cpu", cold=True)
-    builder.branch("jlt", number, lo.world.cpus, inside, outside)
-    builder.start(outside)
-    builder.exit(0)
-    builder.start(inside)
+    number = builder.alu("and", builder.call(h.CPU_ID, [], "cpu", pure=True), region_count(lo.world.cpus) - 1)
     parts = scratch_parts(lo)
     first = builder.alu("add", builder.address(MapAddr(name)), builder.alu("mul", number, stride * parts))
     if parts == 1:

@@ -25,8 +25,7 @@ _BENEATH = {"raw tracepoint": ("bpf_trace_run{count}", "__bpf_trace_{event}", "_
             "classic tracepoint": ("__traceiter_{event}",)}
 _LENGTHS = {"bpf_trace_run": 1024}  # bytes of such functions, or more; the others have some 100
 _LENGTH = 128     # of those, and from a function's address to where its call of a trampoline returns
-TRACING_FRAMES = 5  # at most
-_BEFORE = 1       # elements in front of a user stack: its caller's place
+TRACING_FRAMES, _TRACING_MASK = 5, 7  # at most
 _LAST_OF_FIRST_PAGE = 4095
 _MOST_EVENTS = 8  # of a program, whose functions are looked for
 _CALLBACK = 8     # offset in struct bpf_raw_event_map (include/linux/trace_events.h)
@@ -38,9 +37,9 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         return lo.b.zero(into.base, into.off, type.size)
     with lo.scope():
         flags = h.USER_STACK if type.user else 0
-        others = TRACING_FRAMES if lo.context.beneath and not type.user else 0
-        room = lo.temp(8 * (STACK_FRAMES + max(others, _BEFORE)), "frames")
-        frames = room.at(8 * _BEFORE) if type.user else room
+        others = _TRACING_MASK if lo.context.beneath and not type.user else 0
+        before = type.limit > 1 and lo.context.may_lack_caller(lo, type.user)
+        frames = lo.temp(8 * (before + STACK_FRAMES + others), "frames").at(8 * before)
         size = lo.b.call(h.GET_STACK, [lo.context_pointer(), lo.operand_address(frames),
                                        8 * min(type.limit + others, STACK_FRAMES), flags], "get_stack")
         good, done = lo.b.block("stack"), lo.b.block("stacked")
@@ -52,9 +51,8 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         count = taken = lo.b.alu("rsh", size, 3)
         if others and type.limit + others <= STACK_FRAMES:
             frames, count = _leave_out_tracing(lo, frames, count, type.limit)
-        caller = lo.context.return_address(lo, type.user) if type.limit > 1 else None
-        if caller is not None:
-            frames, count = _insert_caller(lo, frames, count, caller, type.limit)
+        if before:
+            frames, count = _insert_caller(lo, frames, count, type.limit)
         if count is not taken:
             size = lo.b.alu("lsh", count, 3)
         identity = _hash_frames(lo, frames, count)
@@ -73,7 +71,9 @@ def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[
     first, left = b.function.reg("first"), b.function.reg("left")
     b.set(first, b.address(frames.base, frames.off))
     b.set(left, count)
-    others = _count_tracing(lo, frames, count)
+    # Unknown to the verifier, which would look at the loops over the frames once for each number that there may be.
+    zero = b.load(lo.unit.zero(8), 0)
+    others = b.alu("and", b.alu("add", _count_tracing(lo, frames, count), zero), _TRACING_MASK)
     some, more, done = (b.block(name) for name in ("some", "more", "left"))
     if lo.context.beneath != "classic tracepoint":  # there 0 is a number
         known = b.block("known")
@@ -91,12 +91,13 @@ def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[
     return Mem(first), left
 
 
-def _insert_caller(lo: Lower, frames: Mem, count: Reg, caller: Operand, limit: int) -> tuple[Mem, Reg]:
-    """Make the caller the second frame where it is missing, in the ``_BEFORE`` elements in front of the frames; where
-    they begin and how many there are then. Where calls push the return address, the kernel may have found it: from
+def _insert_caller(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[Mem, Reg]:
+    """Make the caller the second frame where it is missing, the first one moving to the element before; where they
+    begin and how many there are then. Where calls push the return address, the kernel may have found it: from
     Linux 6.11 on it does in functions that begin as those with frame pointers do (is_uprobe_at_func_entry() in
     arch/x86/events/core.c)."""
     b = lo.b
+    caller = lo.context.return_address(lo)
     first, left = b.function.reg("first"), b.function.reg("left")
     b.set(first, b.address(frames.base, frames.off))
     b.set(left, count)
@@ -111,7 +112,7 @@ def _insert_caller(lo: Lower, frames: Mem, count: Reg, caller: Operand, limit: i
     else:
         b.jump(insert)
     b.start(insert)
-    before = frames.at(-8 * _BEFORE)
+    before = frames.at(-8)
     b.store(before.base, before.off, b.load(frames.base, frames.off, 8))
     b.store(before.base, before.off + 8, caller)
     b.set(first, b.address(before.base, before.off))
