@@ -94,7 +94,7 @@ def _status_of_findings(errors: Sequence[Diagnostic]) -> int:
     """The exit status of a script that does not compile, as bpftrace's."""
     if any(item.code == "header-not-found" or item.code == "config-value" and item.span is None for item in errors):
         return 2
-    return 255 if all(item.code in _REFUSED_WHEN_ATTACHING for item in errors) else 1
+    return 255 if errors and all(item.code in _REFUSED_WHEN_ATTACHING for item in errors) else 1
 
 
 _REFUSED_WHEN_ATTACHING = ("mid-instruction", "no-boundary", "outside-function")  # by bpftrace
