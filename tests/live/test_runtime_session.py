@@ -248,7 +248,8 @@ def test_missing_tracepoint_and_policies() -> None:
         calls(3)
         assert len(session.stop()) == 3
     alone = program("alone", [bad], numbered())
-    with Session(script([alone], missing_probes="warn")) as session, pytest.raises(AttachError, match="Attachment failed"):
+    with (Session(script([alone], missing_probes="warn")) as session,
+          pytest.raises(AttachError, match="Attachment failed for all probes")):
         session.attach()
 
 
