@@ -210,11 +210,16 @@ def _list_probes(parsed: Parsed) -> int:
             missing.append(wanted)
     sys.stdout.flush()
     for wanted in missing:
-        said = f"ERROR: No matches for {wanted}." if script else f"WARNING: nothing matches {wanted!r}" \
-            if not wanted.endswith(".bt") else f"WARNING: It appears that '{wanted}' is a filename but the file does " \
-            f"not exist. Treating '{wanted}' as a search pattern."
+        said = f"ERROR: No matches for {wanted}." if script else _describe_no_match(wanted)
         print_to_stderr("\n".join([said, *[f"HINT: {hint}" for hint in missing_kind_hints(world, wanted)]]))
     return 1 if script and missing else 0
+
+
+def _describe_no_match(pattern: str) -> str:
+    if not pattern.endswith(".bt"):
+        return f"WARNING: nothing matches {pattern!r}"
+    return f"WARNING: It appears that '{pattern}' is a filename but the file does not exist. Treating '{pattern}' " \
+        "as a search pattern."
 
 
 def _points_of_script(parsed: Parsed, words: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ LAST = 0.9   # s: how long after it a command of system() is still waited for, a
 
 class Ending:
     """When the run was asked to end: a moment of the monotonic clock in seconds, 0.0 while nobody has asked. ``over``:
-    it has ended. ``first``: what is left of it goes before other processes. ``in_end``: the clauses of ``end`` have
+    it has ended. ``first``: what is left of it goes before other processes. ``in_end``: clauses of ``end`` have
     run, and the commands that they ask for are run to their ends."""
 
     __slots__ = ("asked_at", "first", "in_end", "over")

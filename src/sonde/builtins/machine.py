@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..compiler import helpers as h
 from ..compiler.ir import Operand
-from ..compiler.lower import memory, tasks
+from ..compiler.lower import memory
 from ..compiler.lower.calls import Builtin, helper_caller
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
@@ -61,7 +61,7 @@ def _write_config(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
 
 ROWS = (
     Builtin("cpu", UINT64, "Number of the CPU on which the program runs.",
-            scalar=lambda lo, node: tasks.cpu_number(lo)),
+            scalar=lambda lo, node: lo.b.cpu_number()),
     Builtin("ncpus", _type_of_ncpus, "Number of CPUs."),
     Builtin("numaid", UINT64, "Number of the NUMA node on which the program runs.",
             scalar=helper_caller(h.NUMA_NODE, "numa_node", bits=32)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..source import Span
+from . import helpers as h
 from .ir import Base, BasicBlock, BpfFunction, Op, Operand, Reg, Slot
 
 TYPE_CHECKING = False
@@ -104,6 +105,14 @@ class Builder:
 
     def call(self, helper: int, args: list[Operand], name: str = "", pure: bool = False) -> Reg:
         return self._new("call", args, imm=helper, label=name, pure=pure)
+
+    def cpu_number(self) -> Reg:
+        return self.call(h.CPU_ID, [], "cpu", pure=True)
+
+    def region_number(self, regions: int) -> Reg:
+        """This CPU's number, below ``regions``, a power of two (unit.region_count). The mask tells the verifier so; of
+        a number that was compared and lies in the frame, it knows no bounds before Linux 6.8."""
+        return self.alu("and", self.cpu_number(), regions - 1)
 
     def kfunc(self, btf_id: int, args: list[Operand], name: str = "", pure: bool = False) -> Reg:
         return self._new("kfunc", args, imm=btf_id, label=name, pure=pure)

@@ -48,7 +48,7 @@ def _split_block(unit: Unit, function: BpfFunction, block: BasicBlock, call: Op)
     known, unknown = b.block("known", block.cold), b.block("unknown", cold=True)
     table, task, number = unit.current_tasks(), function.reg("task"), unit.world.find_struct(NUMBER)
     assert number is not None
-    cpu = b.alu("and", b.call(h.CPU_ID, [], "cpu", pure=True), table.cpus - 1)
+    cpu = b.region_number(table.cpus)
     place = b.load(b.alu("add", b.address(MapAddr(table.name)), b.alu("lsh", cpu, 3)), 0)
     b.branch("jeq", place, 0, unknown, known)
     b.start(unknown)

@@ -67,7 +67,7 @@ def check_percpu_kaddr(context: CheckContext, node: Call, types: Types) -> Type 
 def _lower_percpu_kaddr(lo: Lower, call: Call) -> Operand:
     """The variable's offset plus the CPU's base (__per_cpu_offset[cpu])."""
     table = lo.world.kernel_symbol("__per_cpu_offset")
-    number = lo.scalar_value(call.args[1]) if len(call.args) > 1 else tasks.cpu_number(lo)
+    number = lo.scalar_value(call.args[1]) if len(call.args) > 1 else lo.b.cpu_number()
     at = lo.b.alu("add", lo.b.mov(_as_signed(table or 0)), lo.b.alu("lsh", number, 3))
     base = memory.read_scalar(lo, Mem(at, 0, KERNEL), UINT64)
     found = lo.b.alu("add", base, _as_signed(choice_of(call, Distance).bytes))

@@ -118,12 +118,10 @@ def check_getopt(context: CheckContext, node: Call, types: Types) -> Type | None
                       f"places it is used. Previous default value: {known[0]}", node)
         return None
     if default is None or isinstance(default, BoolLiteral):
-        if given is None:
-            return fold_constant(node, int(default.value) if default is not None else 0, BOOL)
-        if given.lower() not in ("", *TRUE, *FALSE):
+        if given and given.lower() not in TRUE + FALSE:
             context.diagnostics.error("bad-parameter", f"program command line option --{name} expects a boolean "
                                       f"(e.g. 'true') (value: {given})", None)
-        return fold_constant(node, int(given.lower() in ("", *TRUE)), BOOL)
+        return fold_constant(node, int(_is_set(given, default)), BOOL)
     if isinstance(default.const, str):
         node.const = given if given is not None else default.const
         return convert.known_text(str(node.const))
@@ -150,10 +148,14 @@ def _getopt_flag(node: Call, world: World, options: Options, config: Config) -> 
     name, default = node.args[0], node.args[1] if len(node.args) > 1 else None
     if not isinstance(name, StrLiteral) or not (default is None or isinstance(default, BoolLiteral)):
         return None
-    given = options.named.get(name.value)
+    return _is_set(options.named.get(name.value), default)
+
+
+def _is_set(given: str | None, default: BoolLiteral | None) -> bool:
+    """The value of a flag: ``--name`` alone sets it."""
     if given is None:
         return default is not None and bool(default.value)
-    return given.lower() in ("", *TRUE)
+    return not given or given.lower() in TRUE
 
 
 # --- what the kernel has --------------------------------------------------------------------------------

@@ -227,7 +227,8 @@ ROWS = (
              sends="data", unsafe=True, statement=_formatted_record("system")),
     Function("time", ("format:literal?",), VOID, "Print the time of day, by strftime(3).", 'time("%H:%M:%S ")',
              sends="data", statement=_lower_time),
-    Function("strftime", ("format:literal", "nanoseconds:int"), None, "A timestamp, formatted when printed.",
+    Function("strftime", ("format:literal", "nanoseconds:int"), None, "A timestamp, formatted when printed; "
+             "`%f`, `%k` and `%l` are micro-, nano- and milliseconds of its second.",
              'strftime("%H:%M:%S", nsecs)', check_strftime, named_by=-1, value=_write_strftime),
     Function("nstat", (), VOID, "Print the kernel's network counters that have grown since the start or last time.",
              "nstat()", sends="data", statement=_lower_nstat),

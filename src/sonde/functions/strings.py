@@ -45,9 +45,9 @@ from ..types import (
 # --- reading --------------------------------------------------------------------------------------------
 
 
-def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) -> int | None:
-    """Capacity requested by argument ``at``: its constant up to ``most`` (max_strlen), else ``most``; None if wrong.
-    str() shortens what others refuse."""
+def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0, shorten: bool = False) -> int | None:
+    """Capacity requested by argument ``at``: its constant up to ``most`` (max_strlen), else ``most``; None if wrong, as
+    one beyond every string is, unless it is to ``shorten``."""
     most = most or context.config.max_strlen
     if len(node.args) <= at:
         return most
@@ -61,7 +61,7 @@ def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) ->
         return None
     if not isinstance(arg.const, int):
         return most
-    if arg.const < 0 or arg.const > MAX_STRING and node.name != "str":
+    if arg.const < 0 or arg.const > MAX_STRING and not shorten:
         wrong = f"cannot use negative length ({arg.const})" if arg.const < 0 else \
             f"length must be between 0 and {MAX_STRING} ({arg.const} provided)"
         context.error("bad-argument", f"{node.name}: {wrong}", node)
@@ -73,7 +73,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     """A C string read from memory; ``str($1)`` is the parameter's text, a constant, and so are literals."""
     del node.args[2:]  # bpftrace looks at no more
     data = node.args[0]
-    size = _size_argument(context, node, 1, context.config.text_size)
+    size = _size_argument(context, node, 1, context.config.text_size, shorten=True)
     if _fold_parameter_text(context, node, data):
         return check_text_length(context, _shortened_type(node), str(node.const), node)
     given = None if isinstance(data, TypeSyntax) else context.check_value(data, "str()")

@@ -17,7 +17,7 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
     """
     root = process_root(pid) if pid else ""
     if not name:
-        return find_binaries(_program_of(pid), pid) if pid else []
+        return _program_of(pid) if pid else []
     if any(c in name for c in "*?["):
         return _expand_glob(name, pid, root)
     if "/" in name:
@@ -32,11 +32,14 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
     return []
 
 
-def _program_of(pid: int) -> str:
+def _program_of(pid: int) -> list[str]:
+    """By its path; by way of the process where that no longer leads to it. [] of a process of the kernel's own."""
+    link = f"/proc/{pid}/exe"
     try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:  # it has ended, or is the kernel's
-        return f"/proc/{pid}/exe"
+        found = find_binaries(os.readlink(link), pid)
+        return found if found and os.path.samefile(found[0], link) else [link] if files.is_elf(link) else []
+    except OSError:
+        return []
 
 
 def process_root(pid: int) -> str:

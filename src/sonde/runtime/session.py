@@ -87,7 +87,6 @@ class Session:
         self.waiting = Waiting()
         self.period = TracedPeriod()
         self.status = 0  # of exit(), or of the child
-        self._in_end = False
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
         self._values = dict(values or {})
         self._attachments = Attachments(spec.config)
@@ -299,11 +298,11 @@ class Session:
     def _handle_exit(self, site: int, buffer: bytes, offset: int) -> None:
         """exit() was called: no program does anything any more; the record keeps its place in the order, and what was
         asked for before it happens while all is still attached. In ``end`` it only changes the status."""
-        if self.done and not self._in_end:
+        if self.done and not self.ending.in_end:
             return
         field = next(iter(self.spec.sites[site].fields), None)
         self.status = _exit_status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
-        if self._in_end:
+        if self.ending.in_end:
             self.reason = "exit"
         else:
             self._set_done("exit")
@@ -362,8 +361,7 @@ class Session:
             time.sleep(0.02)
         yield from self._delivery.drain_rings(self._handle_control)
         moment = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        self._in_end = self._run_programs("end")
-        self.ending.in_end = True
+        self.ending.in_end = self._run_programs("end")
         if self.flight is not None:
             yield from self.flight.read_since(moment)
         yield from self._delivery.drain_rings(self._handle_control, hurried=False)

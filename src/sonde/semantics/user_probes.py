@@ -52,7 +52,8 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
         return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
     paths = finder.world.find_binaries(parts[0], finder.options.pid)
     if not paths:
-        return _in_flat_file(finder, point, kind, parts) or report_no_file(finder, point, parts[0])
+        return _in_flat_file(finder, point, kind, parts) or report_no_file(
+            finder, point, parts[0] or f"/proc/{finder.options.pid}/exe")
     found: list[Attach] = []
     for path in paths:
         if line:

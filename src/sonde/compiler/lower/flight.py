@@ -24,7 +24,7 @@ from .. import helpers as h
 from ..ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from .core import Lower
 from .state import COMMITS, RESERVES
-from .tasks import cpu_number
+from .tasks import slot_number
 
 PREFIX = 8  # bytes before a record
 
@@ -34,10 +34,8 @@ def reserve_place(lo: Lower, size: int, have: BasicBlock, lost: BasicBlock) -> t
     the heads, for :func:`commit_place`."""
     length = size + PREFIX
     memory = lo.unit.flight(length)
-    cpu = cpu_number(lo)
-    inside, leave = lo.b.block("slot"), lo.b.block("leave", cold=True)
-    lo.b.branch("jlt", cpu, memory.cpus, inside, lost)  # always; it tells the verifier the bound
-    lo.b.start(inside)
+    cpu = slot_number(lo, memory.cpus, lost)
+    leave = lo.b.block("leave", cold=True)
     own = lo.b.alu("add", lo.b.address(MapAddr(HEADS)), lo.b.alu("mul", cpu, HEADS_STRIDE))
     _enter(lo, own, length, leave)
     at = _advance_head(lo, own, length)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...spec import BUDGET_HEAD as HEAD
 from ..ir import MapAddr, Operand, Reg
 from .core import Lower
-from .tasks import cpu_number
+from .tasks import slot_number
 
 PURSE = 16
 
@@ -48,10 +48,7 @@ def pass_gate(lo: Lower) -> None:
 def _own_slot(lo: Lower) -> Reg:
     """This CPU's slot of the budget's memory."""
     spec = lo.unit.budget()
-    number = cpu_number(lo)
-    inside = lo.b.block("slot")
-    lo.b.branch("jlt", number, spec.cpus, inside, lo.state.done)  # always; it tells the verifier the bound
-    lo.b.start(inside)
+    number = slot_number(lo, spec.cpus, lo.state.done)
     return lo.b.alu("add", lo.b.address(MapAddr(spec.name)), lo.b.alu("mul", number, spec.stride))
 
 

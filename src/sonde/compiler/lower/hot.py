@@ -15,7 +15,6 @@ from ...types import round_up
 from ..ir import BasicBlock, MapAddr, Operand, Reg
 from .core import Lower
 from .state import Mem
-from .tasks import cpu_number
 
 FACTOR = 0x9E3779B1 - (1 << 32)  # 2^32 / golden ratio, as an immediate operand
 
@@ -27,7 +26,7 @@ def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Re
     table = lo.unit.maps[spec.hot]
     region = table.value_size // table.cpus
     words = [(at, size, b.load(key.base, key.off + at, size)) for at, size in _split_key(key, spec.key_size)]
-    own = b.alu("mul", b.alu("and", cpu_number(lo), table.cpus - 1), region)
+    own = b.alu("mul", b.region_number(table.cpus), region)
     number = _spread_words(lo, [word for *_, word in words], region // table.stride)
     place = b.alu("add", b.alu("add", b.address(MapAddr(table.name)), own), b.alu("mul", number, table.stride))
     differs = b.alu("xor", b.load(place, 0), HOT_TAKEN)

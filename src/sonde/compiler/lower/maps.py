@@ -29,7 +29,7 @@ from .conversion import convert_value
 from .core import Lower
 from .keys import use_key
 from .state import Lookup, Mem, Signature
-from .tasks import cpu_number
+from .tasks import slot_number
 from .variables import replace_value
 
 TYPE_CHECKING = False
@@ -308,9 +308,6 @@ def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, BasicBlock]:
         element, done = maps.find_or_insert(lo, ref)
     if spec.cpus == 1:
         return element or lo.b.address(MapAddr(ref.name)), done
-    number = cpu_number(lo)
-    inside = lo.b.block("slot")
-    lo.b.branch("jlt", number, spec.cpus, inside, done)  # tells the verifier the bound
-    lo.b.start(inside)
+    number = slot_number(lo, spec.cpus, done)
     first = element or lo.b.address(MapAddr(ref.name))
     return lo.b.alu("add", first, lo.b.alu("mul", number, spec.stride)), done

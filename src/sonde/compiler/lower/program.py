@@ -151,8 +151,7 @@ PARTS = 8  # of each CPU, for programs that can be preempted: one for each that 
 
 def _insert_base(lo: Lower, function: BpfFunction, base: Reg, place: tuple[BasicBlock, int], name: str,
                  stride: int) -> None:
-    """Split the block at ``place`` around the computation. The mask changes nothing, but the verifier has to see it; of
-    a number that was compared and lies in the frame, it knows no bounds before Linux 6.8."""
+    """Split the block at ``place`` around the computation."""
     block, at = place
     rest = function.block("scratch", block.cold)
     rest.ops, block.ops = block.ops[at:], block.ops[:at]
@@ -160,7 +159,7 @@ def _insert_base(lo: Lower, function: BpfFunction, base: Reg, place: tuple[Basic
     function.blocks.pop()  # the builder's own first block
     builder.current = block
     builder.span = rest.ops[0].span
-    number = builder.alu("and", builder.call(h.CPU_ID, [], "cpu", pure=True), region_count(lo.world.cpus) - 1)
+    number = builder.region_number(region_count(lo.world.cpus))
     parts = scratch_parts(lo)
     first = builder.alu("add", builder.address(MapAddr(name)), builder.alu("mul", number, stride * parts))
     if parts == 1:

@@ -217,33 +217,23 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
 def _hash_frames(lo: Lower, frames: Mem, count: Operand) -> Operand:
     """64 bits over the frames that are there; also clears nothing: what lies after them is not read."""
     b = lo.b
-    value = b.function.reg("hash")
+    value, index = b.function.reg("hash"), b.function.reg("index")
     b.set(value, 0)
     base = b.address(frames.base, frames.off)
-
-    def mix_frame(index: Reg) -> None:
-        frame = b.load(b.alu("add", base, b.alu("lsh", index, 3)), 0)
-        mixed = b.alu("mul", b.alu("xor", value, frame), FACTOR)
-        b.set(value, b.alu("xor", mixed, b.alu("rsh", mixed, 29)))
-    _each_frame(lo, count, STACK_FRAMES, mix_frame)
-    return b.alu("or", value, 1)  # never 0: that is "no stack"
-
-
-def _each_frame(lo: Lower, count: Operand, most: int, visit: Callable[[Reg], None]) -> None:
-    """The numbers of the frames that are there, one after the other."""
-    b = lo.b
-    index = b.function.reg("index")
     b.set(index, 0)
-    loop, inside, body, done = (b.block(name) for name in ("loop", "inside", "frame", "visited"))
+    loop, inside, body, done = (b.block(name) for name in ("loop", "inside", "frame", "hashed"))
     b.start(loop)
-    b.branch("jlt", index, most, inside, done)
+    b.branch("jlt", index, STACK_FRAMES, inside, done)
     b.start(inside)
     b.branch("jgt", count, index, body, done)  # not index < count: before Linux 6.3 that tells the verifier too little
     b.start(body)
-    visit(index)
+    frame = b.load(b.alu("add", base, b.alu("lsh", index, 3)), 0)
+    mixed = b.alu("mul", b.alu("xor", value, frame), FACTOR)
+    b.set(value, b.alu("xor", mixed, b.alu("rsh", mixed, 29)))
     b.set(index, b.alu("add", index, 1))
     b.jump(loop)
     b.start(done)
+    return b.alu("or", value, 1)  # never 0: that is "no stack"
 
 
 def store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand,

@@ -6,7 +6,7 @@ from ...kinds import KINDS
 from ...types import KERNEL, Pointer, Struct
 from .. import helpers as h
 from ..current import loads_current
-from ..ir import Operand, Reg
+from ..ir import BasicBlock, Operand, Reg
 from . import memory
 from .contexts import arch_of
 from .core import Lower
@@ -50,8 +50,14 @@ def _id_in_namespace(lo: Lower, off: int, asked: str) -> Operand:
         return lo.b.load(info.base, info.off + off, 4)
 
 
-def cpu_number(lo: Lower) -> Reg:
-    return lo.b.call(h.CPU_ID, [], "cpu", pure=True)
+def slot_number(lo: Lower, cpus: int, otherwise: BasicBlock) -> Reg:
+    """This CPU's number, of which the verifier sees that it is below that of possible CPUs."""
+    if cpus & cpus - 1 == 0:
+        return lo.b.region_number(cpus)
+    number, inside = lo.b.cpu_number(), lo.b.block("slot")
+    lo.b.branch("jlt", number, cpus, inside, otherwise)  # always
+    lo.b.start(inside)
+    return number
 
 
 def current_task(lo: Lower) -> Operand:

@@ -22,7 +22,7 @@ from ..ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from ..thread_keys import slots_of
 from .core import Lower
 from .state import Mem
-from .tasks import cpu_number, thread_id
+from .tasks import thread_id
 
 FACTOR = 0x9E3779B1  # 2^32 / golden ratio: ids that follow each other come to lie far apart
 VALUE, OTHERS = 8, 16  # in a slot
@@ -166,7 +166,7 @@ def _look_in_hash(lo: Lower, slot: ThreadSlot) -> Reg:
 
 
 def _own_purse(lo: Lower, slot: ThreadSlot) -> Reg:
-    offset = lo.b.alu("mul", lo.b.alu("and", cpu_number(lo), PURSES - 1), PURSE)
+    offset = lo.b.alu("mul", lo.b.region_number(PURSES), PURSE)
     return lo.b.alu("add", lo.b.address(MapAddr(slot.table)), offset)
 
 
