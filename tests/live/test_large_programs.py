@@ -30,8 +30,7 @@ def test_stacks_in_a_loop(stack: str) -> None:
 @pytest.mark.parametrize("limit", ["", "(2)", "(100)", "(122)"])
 @pytest.mark.parametrize("probe", ["uprobe:libc:malloc", "tracepoint:sched:sched_switch", "rawtracepoint:sched_switch"])
 def test_stacks_are_little_for_the_verifier(probe: str, limit: str) -> None:
-    """A start of ten seconds was this: frames that were moved by one, once more for each length of a stack. Older
-    verifiers follow each number of frames."""
+    """A start of ten seconds was this: frames that were moved by one, once more for each length of a stack."""
     stacks = f"@both[ustack{limit}, kstack{limit}] = count();"
     if live_world().has_feature("uprobe_multi"):  # Linux 6.6
         stacks += f" @u[ustack{limit}] = count();"
@@ -39,7 +38,7 @@ def test_stacks_are_little_for_the_verifier(probe: str, limit: str) -> None:
     with sonde.trace(script) as trace:
         assert trace.retried is None
         taken = [program.program_info().verified_instructions for program in trace.session.programs]
-    assert max(taken) < 400_000
+    assert max(taken) < (100_000 if live_world().has_feature("uprobe_multi") else 900_000)
     assert min(taken) > 0 or not live_world().has_feature("bpf_loop")  # known since Linux 5.16
 
 

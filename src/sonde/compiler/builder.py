@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..source import Span
 from . import helpers as h
-from .ir import Base, BasicBlock, BpfFunction, Op, Operand, Reg, Slot
+from .ir import Base, BasicBlock, BpfFunction, MapAddr, Op, Operand, Reg, Slot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,6 +113,11 @@ class Builder:
         """This CPU's number, below ``regions``, a power of two (unit.region_count). The mask tells the verifier so; of
         a number that was compared and lies in the frame, it knows no bounds before Linux 6.8."""
         return self.alu("and", self.cpu_number(), regions - 1)
+
+    def obscure_number(self, value: Operand, zero: MapAddr, mask: int) -> Reg:
+        """The same value, of which the verifier knows no more than that it is within ``mask``: it looks once at what
+        follows, and not once for each value. ``zero`` is a word of which only we know that it is 0."""
+        return self.alu("and", self.alu("add", value, self.load(zero, 0)), mask)
 
     def kfunc(self, btf_id: int, args: list[Operand], name: str = "", pure: bool = False) -> Reg:
         return self._new("kfunc", args, imm=btf_id, label=name, pure=pure)

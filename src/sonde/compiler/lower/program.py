@@ -173,18 +173,20 @@ def _insert_base(lo: Lower, function: BpfFunction, base: Reg, place: tuple[Basic
 def _claim_part(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int, rest: BasicBlock) -> None:
     """Take the first part whose flag, its first word, was not set; give it back wherever the function ends."""
     function = builder.function
-    claimed = function.reg("claimed")
+    claimed, own = function.reg("claimed"), function.reg("part")
     have = builder.block("claimed")
     for number in range(PARTS):
         taken, busy = builder.block("taken", cold=number > 0), builder.block("busy", cold=True)
         builder.branch("jeq", builder.xchg(first, number * stride, 1), 0, taken, busy)
         builder.start(taken)
-        builder.set(claimed, builder.alu("add", first, number * stride))
+        builder.set(own, number)
         builder.jump(have)
         builder.start(busy)
     builder.atomic_add(lo.unit.error("preempted", builder.span), 0, 1)
     builder.exit(0)
     builder.start(have)
+    part = builder.obscure_number(own, lo.unit.zero(8), PARTS - 1)  # or all that follows is verified once for each
+    builder.set(claimed, builder.alu("add", first, builder.alu("mul", part, stride)))
     builder.emit(Op("add", base, [claimed, 8]))
     entry = function.blocks[0].ops
     entry.insert(0, Op("mov", claimed, [0]))

@@ -71,9 +71,7 @@ def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[
     first, left = b.function.reg("first"), b.function.reg("left")
     b.set(first, b.address(frames.base, frames.off))
     b.set(left, count)
-    # Unknown to the verifier, which would look at the loops over the frames once for each number that there may be.
-    zero = b.load(lo.unit.zero(8), 0)
-    others = b.alu("and", b.alu("add", _count_tracing(lo, frames, count), zero), _TRACING_MASK)
+    others = b.obscure_number(_count_tracing(lo, frames, count), lo.unit.zero(8), _TRACING_MASK)
     some, more, done = (b.block(name) for name in ("some", "more", "left"))
     if lo.context.beneath != "classic tracepoint":  # there 0 is a number
         known = b.block("known")
