@@ -55,7 +55,11 @@ def kernel_of(parsed: Parsed) -> World:
 def permitted(world: World, parsed: Parsed) -> World:
     """The World without the features that --no-feature denies."""
     from .compiling import mask_features
+    from .kernel.features import ROWS, is_feature
     denied = [name for name in parsed.get("no-feature").split(",") if name]
+    for name in denied:
+        if not is_feature(name):
+            raise UsageError(f"--no-feature: there is no feature '{name}'", [f"there are {', '.join(sorted(ROWS))}"])
     return mask_features(world, denied) if denied else world
 
 
@@ -113,7 +117,7 @@ def pid_of(parsed: Parsed) -> int:
     """The number of -p, 0 without it."""
     if not parsed.has("pid"):
         return 0
-    text = parsed.get("pid")
+    text = parsed.get("pid").strip()
     if not text.removeprefix("-").isdecimal() or not text.isascii():
         wrong = "trailing bytes" if text[:1].isdigit() else "integer"
         raise UsageError(f"Failed to parse pid: invalid {wrong}: {text}")

@@ -227,6 +227,10 @@ def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str,
     if row.key == "warnings" and row.key in found.options:
         raise UsageError("USAGE: -kk has been deprecated. Use a single -k for runtime warnings for errors in map "
                          "lookups and probe reads.")
+    if {row.key, *found.options} >= {"warnings", "no-warnings"}:
+        raise UsageError("USAGE: -k conflicts with --no-warnings")
+    if row.key in ("format", "output") and not value:  # -o "$FILE" where there is no such variable
+        return
     if row.key in REPEATED and row.key in found.options:
         value = f"{found.options[row.key]}\n{value}"
     found.options[row.key] = value

@@ -397,6 +397,8 @@ def test_unsafe_functions_need_the_option() -> None:
                                  "map lookups and probe reads."),
     (["-p", "abc", "-e", "begin { }"], "Failed to parse pid: invalid integer: abc"),
     (["-p", "1x", "-e", "begin { }"], "Failed to parse pid: invalid trailing bytes: 1x"),
+    (["--no-warnings", "-k", "-e", "begin { }"], "USAGE: -k conflicts with --no-warnings"),
+    (["--no-feature", "kprobe_mutli", "-e", "begin { }"], "--no-feature: there is no feature 'kprobe_mutli'"),
     (["-p", "99999999999", "-e", "begin { }"], "Pid out of range: 99999999999"),
     (["-c", "true", "-p", str(os.getpid()), "-e", "begin { }"], "USAGE: Cannot use both -c and -p."),
     (["-c", "/nonexistent/x", "-e", "begin { }"],

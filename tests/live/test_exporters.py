@@ -19,6 +19,7 @@ import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ import pytest
 from otlp_reader import ReadProfiles
 from support import Tracer, compile_c, run_sonde
 
-pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-pytest.importorskip("prometheus_client", reason="prometheus_client is not installed")
-metrics_service = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2",
-                                      reason="opentelemetry-proto is not installed")
+MISSING = [name for name in ("pyarrow", "prometheus_client", "opentelemetry") if find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+if not MISSING:
+    import pyarrow.parquet as pq
+    from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics_service
 
 CALLS = 321
 TARGET = """

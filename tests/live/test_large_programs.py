@@ -53,10 +53,25 @@ def test_what_is_too_much_for_the_verifier_is_compiled_more_plainly() -> None:
     script = "begin { " + " ".join([LATENCY % n for n in range(260)]) + " exit(); }"
     done = run_sonde("-v", "-e", script)
     assert done.returncode == 0
-    refused = live_world().has_feature("atomic_fetch") and not live_world().release.startswith("6.12.")  # takes it
+    takes_it = live_world().release.startswith(("6.1.", "6.12."))
+    refused = live_world().has_feature("atomic_fetch") and not takes_it
     if refused and os.uname().machine == "x86_64":  # aarch64's is not too much
         assert "compiled again, more plainly: the program is too complex" in done.stderr + done.stdout
     assert done.stdout.count("@took[") == 260
+
+
+@pytest.mark.parametrize(("body", "found"), [
+    ("print(@a * 0 + " + " + ".join(["1"] * 900) + ");", "900"),
+    (" else ".join(f"if (pid == -{n}) {{ print({n}); }}" for n in range(1, 400)) + " else { print(7); }", "7"),
+    ("print(" + "".join(f"pid == -{n} ? {n} : " for n in range(1, 400)) + "7);", "7"),
+    ("".join(f"if (pid != -{n}) {{ " for n in range(1, 300)) + "print(7);" + "}" * 299, "7"),
+    ("print(" + "(" * 900 + "@a" + " + 1)" * 900 + ");", "903"),
+    ("print(" + "@b[" * 300 + "1" + "]" * 300 + ");", "0"),
+], ids=["sum", "else if", "conditional", "if", "parentheses", "keys"])
+def test_what_is_nested_deeply(body: str, found: str) -> None:
+    """bpftrace takes these, too."""
+    done = run_sonde("-e", f"begin {{ @a = (int64)3; {body} clear(@a); exit(); }}")
+    assert [line for line in done.stdout.splitlines() if line] == [found] and done.returncode == 0
 
 
 @pytest.mark.parametrize("body", [

@@ -22,7 +22,8 @@ from sonde.source import Source
 from support import run_sonde, without_counters
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = sorted((ROOT / "tests" / "golden" / "seeds").glob("*.bt"))
+PROGRAMS = [path for path in sorted((ROOT / "tests" / "golden" / "seeds").glob("*.bt"))
+            if path.name != "names.bt" or os.path.exists("/lib/x86_64-linux-gnu/libc.so.6")]  # its probes are there
 TOOLS = sorted((ROOT / "src" / "sonde" / "tools").glob("*.bt"))
 HEADERS = ("/usr/include", "/usr/src", "/usr/local/include")
 
@@ -30,7 +31,7 @@ TRACEPOINTS = [
     "t:syscalls:sys_enter_accept* { @[pid, comm] = count(); }",
     "t:syscalls:sys_enter_connect { @[ustack] = count(); }",
     "t:syscalls:sys_exit_connect /args->ret < 0/ { @[comm, - args->ret] = count(); }",
-    "t:syscalls:sys_enter_poll { @[comm, args->nfds] = count(); }",
+    *["t:syscalls:sys_enter_poll { @[comm, args->nfds] = count(); }"] * (os.uname().machine == "x86_64"),
     't:syscalls:sys_enter_openat /comm == "nobody"/ { printf("opening: %s\\n", str(args->filename)); }',
     "t:timer:hrtimer_start { @[ksym(args->function)] = count(); }",
     "t:tcp:tcp_retransmit_* { @[probe, ntop(2, args->saddr)] = count(); }",
@@ -164,8 +165,6 @@ def test_one_liners_load(text: str) -> None:
 @pytest.mark.parametrize("path", [p for p in PROGRAMS if "kprobe:" not in p.read_text()], ids=lambda p: p.name)
 def test_programs_load(path: Path) -> None:
     done = run_sonde("--unsafe", "--dry-run", str(path))
-    if path.name == "names.bt" and "No such file" in done.stderr:
-        pytest.skip("this machine's libc is elsewhere")
     assert done.returncode == 0, done.stderr
 
 

@@ -269,7 +269,7 @@ def check_strcap(context: CheckContext, node: Call, types: Types) -> Type | None
 def lower_strlen(lo: Lower, call: Call) -> Operand:
     text = literal_bytes(call.args[0])
     if text is not None:
-        return len(text)
+        return len(text.partition(b"\0")[0])
     with lo.scope():
         place = lo.place_value(call.args[0])
         return words.text_length(lo, place, capacity_of(call.args[0]))

@@ -381,6 +381,11 @@ TABLE = [
 ROWS = {row.name: row for row in TABLE}
 
 
+def is_feature(name: str) -> bool:
+    """Whether this may be asked for: a row, or a helper or kernel function of whatever name."""
+    return name in ROWS or name.startswith(("helper_", "kfunc_"))
+
+
 class Features:
     """The answers for the running kernel."""
 

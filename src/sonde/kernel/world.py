@@ -17,7 +17,7 @@ from ..spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtP
 from ..uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from . import host, places, tracefs
 from .btf_files import has_own_btf, open_types
-from .features import ROWS, Features, can_load_program
+from .features import Features, can_load_program, is_feature
 from .kernel_types import KernelTypes, open_modules
 from .symbols import FunctionList, KernelSymbols, traceable_functions
 
@@ -187,12 +187,11 @@ class LiveWorld(KernelTypes, UserSide):
 
     def has_feature(self, name: str) -> bool:
         """Whether the kernel can do ``name``, a row of kernel/features.py; False for any other name."""
-        return (name in ROWS or name.startswith(("helper_", "kfunc_"))) and self.features.has(name)
+        return is_feature(name) and self.features.has(name)
 
     def is_certain(self, feature: str) -> bool:
         """Whether it could be determined if the kernel has a feature."""
-        return feature not in ROWS and not feature.startswith(("helper_", "kfunc_")) \
-            or self.features.check_feature(feature) is not None
+        return not is_feature(feature) or self.features.check_feature(feature) is not None
 
     def tracepoints(self) -> list[tuple[str, str]]:
         """(category, event) of every classic tracepoint."""

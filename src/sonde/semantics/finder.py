@@ -74,12 +74,12 @@ class ProbeFinder:
             self.unmatched += [f"no {self.kind} matches {shown}", *hints]
             return []
         message = message or f"No matches for {self.kind} {shown}."
-        return self._report_missing_probe(message, f"{message} Skipping.", point.span, hints)
+        return self._report_missing_probe(message, f"{message.removesuffix('.')}. Skipping.", point.span, hints)
 
     def report_unattachable(self, code: str, message: str, point: AttachPoint,
                             hints: Sequence[str] = ()) -> list[Attach]:
         """The place is there, and a probe at it would fail or do harm: treated as one that is missing."""
-        return self._report_missing_probe(message, f"{message} Skipping.", point.span, hints, code)
+        return self._report_missing_probe(message, f"{message.removesuffix('.')}. Skipping.", point.span, hints, code)
 
     def report_empty_clause(self, points: Sequence[AttachPoint]) -> None:
         """A clause has no attach points left."""

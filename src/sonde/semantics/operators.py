@@ -573,8 +573,6 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
         return None
     if condition is None or not context.check_condition(node.cond, condition, node):
         return merged
-    if is_written(node.cond) and isinstance(node.cond.const, int):
-        return _settle_ternary(node, then if node.cond.const else other)
     context.warn_of_narrowing(merged, then, node.then or node.cond)
     context.warn_of_narrowing(merged, other, node.other)
     return _settle_ternary(node, merged)
