@@ -197,6 +197,13 @@ def test_damaged_debug_information(target: Path, tmp_path: Path) -> None:
                 assert done.returncode in (0, 1) and (done.returncode == 0 or "ERROR" in done.stderr)
 
 
+@pytest.mark.parametrize("version", ["4", "5"])
+def test_split_debug_information_is_named(tmp_path: Path, version: str) -> None:
+    path = compile_c(SOURCE, tmp_path, "split", f"-gdwarf-{version}", "-gsplit-dwarf")
+    done = run_sonde("-e", f"uprobe:{path}:find {{ print(args) }}")
+    assert done.returncode == 1 and ".dwo files, which are not read" in done.stderr
+
+
 def test_without_the_library(target: Path, tmp_path: Path) -> None:
     """What needs pyelftools says so, and how to get it."""
     blocked = tmp_path / "elftools"

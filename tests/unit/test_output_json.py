@@ -65,6 +65,7 @@ def written(*calls: tuple[Any, ...]) -> str:
     (("report_runtime_error", "Map full; more words", None, "map_update_elem", -7),
      '{"type": "helper_error", "msg": "Argument list too long", "helper": "map_update_elem", "retcode": -7}'),
     (("report_runtime_error", "Divide", None), '{"type": "runtime_error", "msg": "Divide"}'),
+    (("report_runtime_error", "Divide", None, "", 0, 3), '{"type": "runtime_error", "msg": "Divide", "count": 3}'),
     (("report_located", "ERROR", b"bad", None), '{"type": "errorf", "msg": "bad"}'),
     (("report_located", "WARNING", b"odd", None), '{"type": "warnf", "msg": "odd"}'),
 ])

@@ -154,11 +154,11 @@ def test_quiet() -> None:
 
 def test_messages_with_a_place(screen: Screen) -> None:
     source = Source("stdin", "begin { print(kstack); }\n")
-    screen.text.report_runtime_error("Invalid argument", Span(source, 14, 20), "get_stack", -22)
+    screen.text.report_runtime_error("Invalid argument", Span(source, 14, 20), "get_stack", -22, 2)
     screen.text.report_located("ERROR", b"bad 10", Span(source, 8, 21))
     screen.text.report_located("WARNING", b"somewhere", None)
     assert screen.told().decode() == (
-        "stdin:1:15-21: WARNING: Invalid argument\nAdditional Info - helper: get_stack, retcode: -22\n"
+        "stdin:1:15-21: WARNING: Invalid argument [2 times]\nAdditional Info - helper: get_stack, retcode: -22\n"
         "begin { print(kstack); }\n              ~~~~~~\n"
         "stdin:1:9-22: ERROR: bad 10\n"
         "WARNING: somewhere\n")

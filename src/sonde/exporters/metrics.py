@@ -261,7 +261,7 @@ def _failure_counts(losses: Losses) -> list[tuple[Labels, Point]]:
     sums: dict[Labels, int] = {}
     for site, count in losses.errors:
         line = site.span.source.line_and_column(site.span.start)[0] if site.span is not None else 0
-        labels = (site.kind, str(line), describe_error(site, 1))
+        labels = (site.kind, str(line), describe_error(site))
         sums[labels] = sums.get(labels, 0) + count
     return [*sums.items()]
 

@@ -152,10 +152,13 @@ class JsonOutput(Streams):
         self.err.write(encode_text(terminal_safe(message) + "\n"))
         self.err.flush(True)
 
-    def report_runtime_error(self, message: str, span: Span | None, helper: str = "", retcode: int = 0) -> None:
-        """Something went wrong in a program; with a ``helper`` it is a helper_error that says what its code means."""
+    def report_runtime_error(self, message: str, span: Span | None, helper: str = "", retcode: int = 0,
+                             count: int = 1) -> None:
+        """Something went wrong in a program, ``count`` times; with a ``helper`` it is a helper_error that says what its
+        code means."""
         message = strerror(-retcode) if helper else message
         more = f', "helper": {quote_json(helper)}, "retcode": {retcode}' if helper else ""
+        more += f', "count": {count}' if count > 1 else ""
         self._write_located("helper_error" if helper else "runtime_error", message, more, span)
 
     def report_located(self, severity: str, text: bytes, span: Span | None) -> None:

@@ -26,7 +26,7 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool 
     for site, count in losses.errors:
         if site.kind != "read" or reads:
             helper = site.helper if site.kind in _CODES else ""
-            found = describe_error(site, count), site.span, helper, -_CODES.get(site.kind, 0)
+            found = describe_error(site), site.span, helper, -_CODES.get(site.kind, 0), count
             if site.kind == "read" and not asked:
                 out.write_note(failure_message(*found))
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..basics import itemgetter
 from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
+from ..runtime.losses import with_times
 from ..runtime.provenance import Provenance
 from ..runtime.values import ArrayValue, EnumValue, Items, RecordValue, ScriptValue, StructValue, key_text, to_text
 from .stream import NONE, Stream, Streams
@@ -162,9 +163,10 @@ class TextOutput(Streams):
         self.err.write(encode_text(message + "\n"))
         self.err.flush(True)
 
-    def report_runtime_error(self, message: str, span: Span | None, helper: str = "", retcode: int = 0) -> None:
+    def report_runtime_error(self, message: str, span: Span | None, helper: str = "", retcode: int = 0,
+                             count: int = 1) -> None:
         """Something went wrong in a program; ``helper`` names the kernel function that said so."""
-        self.write_note(failure_message(message, span, helper, retcode))
+        self.write_note(failure_message(message, span, helper, retcode, count))
 
     def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
@@ -250,9 +252,10 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
     return list(map(template.__mod__, items))
 
 
-def failure_message(message: str, span: Span | None, helper: str, retcode: int) -> str:
-    """What went wrong in a program: where, what, the line, an underline."""
-    said = f"WARNING: {message}" + (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else "")
+def failure_message(message: str, span: Span | None, helper: str, retcode: int, count: int) -> str:
+    """What went wrong in a program: where, what, how often, the line, an underline."""
+    said = f"WARNING: {with_times(message, count)}" + \
+        (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else "")
     if span is None:
         return said
     source = span.source

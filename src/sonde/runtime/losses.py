@@ -94,8 +94,8 @@ class Losses(Record):
         by_probe = ", ".join([f"{count} of {probe}" for probe, count in self.records])
         found = [f"Lost {lost} events: {by_probe}"] if lost else []
         for site, count in self.errors:
-            found.append(f"{site.span}: {describe_error(site, count)}" if site.span is not None
-                         else describe_error(site, count))
+            place = f"{site.span}: " if site.span is not None else ""
+            found.append(place + with_times(describe_error(site), count))
         return found + (self.withheld.sentences if self.withheld else []) + self.notes
 
     @property
@@ -141,7 +141,11 @@ def describe_skipped(probe: str, count: int) -> str:
     return f"the kernel skipped {count} event{_plural_suffix(count)}, nested or while the program was preempted"
 
 
-def describe_error(site: ErrorSite, count: int) -> str:
-    """What happened at a place in the script, and how often."""
-    text = _MESSAGES.get(site.kind, f"{site.helper or site.kind} failed.").format(map=site.map)
+def describe_error(site: ErrorSite) -> str:
+    """What happened at a place in the script."""
+    return _MESSAGES.get(site.kind, f"{site.helper or site.kind} failed.").format(map=site.map)
+
+
+def with_times(text: str, count: int) -> str:
+    """``text``, and how often it happened if it was more than once."""
     return text if count == 1 else f"{text} [{count} times]"

@@ -114,6 +114,14 @@ class DebugInfo:
             places, self._types.convert_type(result) if result is not None else None,
             [*declared, format_declaration(result, "retval") if result is not None else "void"])
 
+    def why_undescribed(self) -> str:
+        """What is most likely about a function that has no entry."""
+        for unit in self.dwarf.iter_CUs():
+            attributes = unit.get_top_DIE().attributes
+            if "DW_AT_dwo_name" in attributes or "DW_AT_GNU_dwo_name" in attributes:
+                return "some of it is in .dwo files, which are not read: compile without -gsplit-dwarf"
+        return "it may come from a part that was compiled without -g"
+
     def struct_members(self, entry: int) -> tuple[StructField, ...]:
         """The members of the struct that an entry describes."""
         return self._types.struct_members(self.dwarf.get_DIE_from_refaddr(entry))
@@ -320,13 +328,13 @@ def user_prototype(elf: Elf, offset: int) -> UserPrototype:
         return info
     try:
         address = elf.offset_to_address(offset)
-        found = info.function_prototype(address) if address is not None else None
+        return address is not None and info.function_prototype(address) or UserPrototype(
+            problem=f"the debug information of {elf.path} does not describe this function",
+            hints=[info.why_undescribed()])
     except MemoryError:
         raise
     except Exception as problem:
         return UserPrototype(problem=unreadable_message(elf.path, problem))
-    return found or UserPrototype(problem=f"the debug information of {elf.path} does not describe this function",
-                                  hints=["it may come from a part that was compiled without -g"])
 
 
 def source_lines(elf: Elf, source: str, line: int, column: int) -> SourceLines:
