@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.compiling import live_world
 from support import Tracer, compile_c, run_sonde, trace
 
 LIBRARY = "long twice(long n) { return 2 * n; }\n"
@@ -112,6 +113,38 @@ def test_many_functions(tmp_path: Path) -> None:
                    lambda: subprocess.run([target], check=True))
     assert sorted(tracer.lines) == sorted([f"@[uprobe:{target}:many_{i}]: 1" for i in range(500)])
     assert "Attached 500 probes" in tracer.stderr
+
+
+def test_functions_of_a_pattern_count_as_one(tmp_path: Path) -> None:
+    """For max_probes, where one link serves them; not if each is asked for its name."""
+    names = [f"many_{i}" for i in range(30)]
+    source = "".join([f"void {name}(void) {{ __asm__ volatile(\"\"); }}\n" for name in names])
+    target = compile_c(f"{source}int main(void) {{ {' '.join([f'{name}();' for name in names])} "
+                       "return 0; }\n", tmp_path)
+    config, together = "config = { max_probes = 2 } ", live_world().has_feature("uprobe_multi")
+    for body, expected in (("@[func] = count();", together), ("@[probe] = count();", False)):
+        done = run_sonde("-c", str(target), "-e", f"{config}uprobe:{target}:many_* {{ {body} }}")
+        if expected:
+            assert sorted(line for line in done.stdout.splitlines() if line) == sorted([f"@[{n}]: 1" for n in names])
+        else:
+            assert done.returncode == 1 and "Can't attach to 30 probes because it exceeds" in done.stderr
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="an instruction of x86_64's")
+def test_functions_that_cannot_be_probed_are_left_out_of_a_pattern(tmp_path: Path) -> None:
+    """The kernel refuses what begins with a lock prefix, once a process has it in memory."""
+    plain = "".join([f"void f_{i}(void) {{ __asm__ volatile(\"\"); }}\n" for i in range(20)])
+    locked = "".join([f"""__asm__(".globl f_{name}\\n.type f_{name},@function\\n"
+        "f_{name}: lock incl counter(%rip)\\n ret\\n.size f_{name}, .-f_{name}");
+        extern void f_{name}(void);\n""" for name in "xyz"])
+    calls = " ".join([f"f_{name}();" for name in [*"xyz", *range(20)]])
+    target = compile_c(f"#include <stdio.h>\nint counter;\n{locked}{plain}int main(void) {{ getchar(); {calls} "
+                       "return 0; }\n", tmp_path, "locked", "-no-pie")
+    with subprocess.Popen([target], stdin=subprocess.PIPE) as process:
+        tracer = trace(f"uprobe:{target}:f_* {{ @[func] = count(); }}", lambda: process.communicate(b"\n"))
+    assert sorted(tracer.lines) == sorted([f"@[f_{i}]: 1" for i in range(20)])
+    assert "Attached 20 probes" in tracer.stderr
+    assert re.search(r"left out, since the kernel cannot attach there: (\S+:f_[xyz](, )?){3}$", tracer.stderr, re.M)
 
 
 def test_nothing_is_left_behind(built: Path) -> None:

@@ -91,6 +91,21 @@ def test_fentry_by_kprobes(kind: str, way: str) -> None:
     assert (point.kind, point.way) == (kind, way)
 
 
+@pytest.mark.parametrize(("features", "text", "codes"), [
+    ({"kprobe_multi"}, "kprobe:vfs_* { @ = comm; }", []), ({"kprobe_multi"}, "kretprobe:vfs_* { @[func] = 1; }", []),
+    ({"kprobe_multi"}, "kprobe:vfs_* { @ = probe; }", ["too-many-probes"]),
+    ({"kprobe_multi"}, "kprobe:vfs_*,kprobe:tcp_* { }", ["too-many-probes"]),
+    ({"kprobe_multi"}, "kprobe:vfs_read,kprobe:vfs_readv { }", ["too-many-probes"]),
+    (set(), "kprobe:vfs_* { @ = comm; }", ["too-many-probes"]),
+])
+def test_functions_that_one_link_serves_count_as_one(features: set[str], text: str, codes: list[str]) -> None:
+    class Some(Both):
+        pass
+
+    Some.features = Both.features | features
+    assert [code for code, _ in findings(f"config = {{ max_probes = 1 }} {text}", Some())] == codes
+
+
 def test_many_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class Multi(Both):
         features = Both.features | {"kprobe_multi"}

@@ -16,10 +16,10 @@ from sonde import arch
 from sonde.arch.syscalls import syscall_numbers
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
-from sonde.errors import PrivilegeError, SyscallError, VerifierError
+from sonde.errors import AttachError, PrivilegeError, SyscallError, VerifierError
 from sonde.kernel import denials, syscalls
 from sonde.kinds import KINDS
-from sonde.runtime import links, programs, ringbuf
+from sonde.runtime import links, programs, refusals, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
 from sonde.source import Source, Span
 from sonde.spec import Attach, KernelDetail, ProgramSpec
@@ -64,7 +64,7 @@ def test_functions_that_the_kernel_gives_no_typed_programs(log: str, words: str)
     ("interval", errno.EMFILE, "open files"), ("interval", errno.EBUSY, os.strerror(errno.EBUSY))])
 def test_attach_failures_in_words(kind: str, number: int, words: str) -> None:
     point = Attach(kind, f"{kind}:x", target="/no/such/file", event="x")
-    error = links.explain_attach_error(point, SyscallError("call", number))
+    error = refusals.explain_attach_error(point, SyscallError("call", number))
     assert words in error.message and error.probe == point.name and error.errno == number
 
 
@@ -180,9 +180,11 @@ def test_one_program_is_attached_to_what_the_kernel_takes(monkeypatch: pytest.Mo
         assert (part.expected_attach, part.attach_btf_id) == (BPF_TRACE_FEXIT_MULTI, 0)
         assert len({point.detail.module for point in part.attach if isinstance(point.detail, KernelDetail)}) == 1
         with syscalls.Fd(os.eventfd(0)) as program:
-            if not links.attach_multi(part, program, held):
-                count += links.attach_program(part, program, held, lambda error, point: missing.append(point.event))
-                assert links.attach_multi(part, program, held)  # what is left can be attached again, by one link
+            def miss(_: AttachError, point: Attach) -> None:
+                missing.append(point.event)
+            if not links.attach_multi(part, program, held, miss):
+                count += links.attach_program(part, program, held, miss)
+                assert links.attach_multi(part, program, held, miss)  # what is left can be attached again, by one link
     held.close()
     # None of a module's functions is asked for in another's program, and all but the two have been attached.
     assert count == 8 and missing == ["f3", "f17"]

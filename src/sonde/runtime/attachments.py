@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import AttachError, StandInRefused
 from ..kinds import KINDS
-from ..spec import Attach, Config
+from ..spec import Attach, Config, ProgramSpec
 from . import links as attaching
 from .links import Links
 from .loading import Loader
@@ -25,7 +25,7 @@ class Attachments:
         self.warnings: list[AttachError] = []
         self.count = 0
         self._first_miss: AttachError | None = None
-        self._policy = config.missing_probes
+        self._policy, self._most = config.missing_probes, config.max_probes
         self._unmatched: list[AttachError] = []  # of attach points that a pattern found
         self._refused: list[tuple[AttachError, str]] = []  # of functions that Sonde chose another way for
 
@@ -47,7 +47,7 @@ class Attachments:
         spec = program.spec
         links = self.gated if budgeted and attaching.is_gated(spec) else self.links
         if attaching.multi_attach_type(spec):
-            if attaching.attach_multi(spec, program.fd, links):
+            if attaching.attach_multi(spec, program.fd, links, self.miss):
                 self.count += len(spec.attach) * sum([part.clauses for part in spec.parts] or [spec.clauses])
                 return
             if spec.parts:  # some function cannot be attached to: the parts find out which
@@ -58,9 +58,17 @@ class Attachments:
                     self._attach(part, programs, loader, budgeted)
                 return
             if spec.type != "tracing":
+                self._check_number(spec)
                 program.fd.close()
                 program.fd = loader.load_program(spec, multi=False).fd
         self.count += attaching.attach_program(spec, program.fd, links, self.miss) * spec.clauses
+
+    def _check_number(self, spec: ProgramSpec) -> None:
+        """AttachError if more places than ``max_probes`` allows were to be attached to one by one."""
+        if len(spec.attach) > self._most:
+            raise AttachError(f"Can't attach to {len(spec.attach)} probes one by one because it exceeds the current "
+                              f"limit of {self._most} probes.", spec.attach[0].name, 0,
+                              ["the kernel does not take them together"])
 
     def miss(self, error: AttachError, point: Attach) -> None:
         """An attach point is not available: an error, a warning or nothing, as ``missing_probes`` says; it is to be

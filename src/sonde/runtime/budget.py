@@ -254,7 +254,8 @@ class Budget:
 
     def _attach_program(self, program: LoadedProgram) -> None:
         spec = program.spec
-        if not (attaching.multi_attach_type(spec) and attaching.attach_multi(spec, program.fd, self._links)):
+        if not (attaching.multi_attach_type(spec)
+                and attaching.attach_multi(spec, program.fd, self._links, _raise_attach_error)):
             attaching.attach_program(spec, program.fd, self._links, _raise_attach_error)
 
     def _drop_elements(self, names: list[str]) -> None:

@@ -18,7 +18,7 @@ from ..kernel.host import online_cpus
 from ..kernel.syscalls import Fd
 from ..kernel.tracefs import MOUNTS
 from ..kinds import KINDS, kinds_with
-from ..spec import Attach, KernelDetail, ProgramSpec, StaticDetail, WatchDetail, detail_of, serves_all
+from ..spec import Attach, KernelDetail, ProgramSpec, WatchDetail, detail_of, serves_all
 from ..uapi import (
     BPF_TRACE_FENTRY,
     BPF_TRACE_FEXIT,
@@ -39,6 +39,7 @@ from ..uapi import (
     SOFTWARE_EVENTS,
 )
 from .programs import TRACING_MULTI, LoadedProgram, attach_cookie, probe_index
+from .refusals import NO_COUNTER, OF_NO_PLACE, explain_attach_error, semaphore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def attach_order(programs: list[LoadedProgram]) -> list[LoadedProgram]:
 
 
 Missing: TypeAlias = "Callable[[AttachError, Attach], None]"
+Refused: TypeAlias = "dict[int, tuple[AttachError, Attach]]"  # attach points, by their indices
 # (attach point, program, cookie, where to keep the link)
 Attacher: TypeAlias = "Callable[[Attach, Fd, int, Links], None]"
 
@@ -172,10 +174,9 @@ def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missin
         return len(spec.attach) * _try_attach(point, missing, ATTACHERS[kind], program, mark, links)
     if spec.method in TRACING_MULTI:
         wanted = len(spec.attach)
-        refused = _attach_traced_in_parts(spec, program, links, list(range(wanted)))
-        _leave_out(spec, set(refused))
-        for error, point in refused.values():
-            missing(error, point)
+        refused = _attach_in_parts(spec, lambda members: _attach_traced_multi(spec, program, links, members),
+                                   range(wanted))
+        _leave_out(spec, refused, missing)
         return wanted - len(refused)
     done = 0
     for index, point in enumerate(spec.attach):
@@ -188,28 +189,26 @@ def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missin
     return done
 
 
-def attach_multi(spec: ProgramSpec, program: Fd, links: Links) -> bool:
-    """Attach a program that was loaded for ``multi_type(spec)`` to all its attach points, in one call per file.
+def attach_multi(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> bool:
+    """Attach a program that was loaded for ``multi_attach_type(spec)`` to all its attach points, in one call, or per
+    file; what the kernel refuses of a file's is left out, and handed to ``missing``.
 
-    False, and nothing attached, if the kernel refuses any of it: then attach one by one, to learn which.
+    False, and nothing attached, if the kernel refuses any function of its own, or all of a program's: then attach one
+    by one, to learn which.
     """
+    kind = multi_attach_type(spec)
+    if kind == BPF_TRACE_UPROBE_MULTI:
+        return _attach_uprobes_multi(spec, program, links, missing)
     before = len(links)
     try:
         if spec.method in TRACING_MULTI:
             _attach_traced_multi(spec, program, links, range(len(spec.attach)))
-        elif multi_attach_type(spec) in (BPF_TRACE_KPROBE_MULTI, BPF_TRACE_KPROBE_SESSION):
-            _attach_kprobes_multi(spec, program, links)
         else:
-            _attach_uprobes_multi(spec, program, links)
+            _attach_kprobes_multi(spec, program, links)
     except SyscallError:
         links.detach_all(before)
         return False
     return True
-
-
-def _semaphore(point: Attach) -> int:
-    """The counter that the kernel keeps while a static probe is traced; 0 if there is none."""
-    return point.detail.semaphore if isinstance(point.detail, StaticDetail) else 0
 
 
 def multi_attach_type(spec: ProgramSpec) -> int:
@@ -263,7 +262,7 @@ def _attach_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) ->
 def _attach_uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     kind, return_bit, counter_shift = _probe_pmu("uprobe")
     config = 1 << return_bit if point.kind == "uretprobe" else 0
-    config |= _semaphore(point) << counter_shift
+    config |= semaphore(point) << counter_shift
     from ..kernel.foreign.opening import path_for_kernel
     with path_for_kernel(point.target) as path:
         event = syscalls.perf_event_open(kind, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
@@ -271,18 +270,28 @@ def _attach_uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> Non
     links.attach_to_event(program, event, cookie)
 
 
-def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
-    from ..kernel.foreign.opening import path_for_kernel
+def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> bool:
     groups: dict[tuple[str, bool], list[int]] = {}
     for index, point in enumerate(spec.attach):
         groups.setdefault((point.target, point.kind == "uretprobe"), []).append(index)
-    for (path, returns), members in groups.items():
-        points = [spec.attach[index] for index in members]
-        counters = [_semaphore(point) for point in points]
-        with path_for_kernel(path) as place:
-            links.hold_link(syscalls.link_uprobe_multi(
-                program, place, [point.offset for point in points], [probe_index(spec, index) for index in members],
-                counters if any(counters) else None, points[0].pid, returns), waits=True)
+    refused: Refused = {}
+    for group in groups.values():
+        refused |= _attach_in_parts(spec, lambda members: _link_uprobes(spec, program, links, members), group)
+    if len(refused) == len(spec.attach):
+        return False
+    _leave_out(spec, refused, missing)
+    return True
+
+
+def _link_uprobes(spec: ProgramSpec, program: Fd, links: Links, members: Sequence[int]) -> None:
+    """One link for places in one file."""
+    from ..kernel.foreign.opening import path_for_kernel
+    points = [spec.attach[index] for index in members]
+    counters = [semaphore(point) for point in points]
+    with path_for_kernel(points[0].target) as place:
+        links.hold_link(syscalls.link_uprobe_multi(
+            program, place, [point.offset for point in points], [probe_index(spec, index) for index in members],
+            counters if any(counters) else None, points[0].pid, points[0].kind == "uretprobe"), waits=True)
 
 
 def _attach_kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
@@ -320,26 +329,26 @@ def _attach_traced_multi(spec: ProgramSpec, program: Fd, links: Links, members: 
         [attach_cookie(spec, index) for index in members]), waits=True)
 
 
-def _attach_traced_in_parts(spec: ProgramSpec, program: Fd, links: Links,
-                            members: list[int]) -> dict[int, tuple[AttachError, Attach]]:
-    """Attach to the functions that the kernel takes, by as few links as that needs; those that it does not, and why."""
+def _attach_in_parts(spec: ProgramSpec, attach: Callable[[Sequence[int]], None], members: Sequence[int]) -> Refused:
+    """Attach to the places that the kernel takes, by as few links as that needs; those that it does not, and why."""
     try:
-        _attach_traced_multi(spec, program, links, members)
+        attach(members)
         return {}
     except SyscallError as error:
-        if len(members) == 1:
-            point = spec.attach[members[0]]
-            return {members[0]: (explain_attach_error(point, error), point)}
+        if len(members) == 1 or error.errno in OF_NO_PLACE:
+            points = [spec.attach[index] for index in members]
+            return {index: (explain_attach_error(point, error), point) for index, point in zip(members, points)}
     middle = len(members) // 2
-    return _attach_traced_in_parts(spec, program, links, members[:middle]) | \
-        _attach_traced_in_parts(spec, program, links, members[middle:])
+    return _attach_in_parts(spec, attach, members[:middle]) | _attach_in_parts(spec, attach, members[middle:])
 
 
-def _leave_out(spec: ProgramSpec, refused: set[int]) -> None:
+def _leave_out(spec: ProgramSpec, refused: Refused, missing: Missing) -> None:
     """Forget attach points that the kernel refuses: a budget may attach the others again."""
     kept = [index for index in range(len(spec.attach)) if index not in refused]
     if kept:
         spec.attach, spec.numbers = [spec.attach[index] for index in kept], [probe_index(spec, index) for index in kept]
+    for error, point in refused.values():
+        missing(error, point)
 
 
 def _attach_interval(point: Attach, program: Fd, cookie: int, links: Links) -> None:
@@ -393,7 +402,7 @@ def try_counter(point: Attach) -> None:
         for cpu in online_cpus():
             _open_counter(point, cpu).close()
     except SyscallError as error:
-        if error.errno in _NO_COUNTER:
+        if error.errno in NO_COUNTER:
             raise explain_attach_error(point, error) from None
 
 
@@ -497,93 +506,3 @@ def _config_bit(path: str) -> int:
     """``config:32-63`` → 32."""
     with open(path, encoding="utf-8") as file:
         return int(file.read().strip().partition(":")[2].partition("-")[0])
-
-
-_NO_COUNTER = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
-
-
-def explain_attach_error(point: Attach, error: SyscallError) -> AttachError:
-    """An attach failure in words that help."""
-    why, hints = _attach_error_reason(point, error.errno)
-    return AttachError(f"{point.name}: {why or error.message}", point.name, error.errno, hints)
-
-
-def explain_load_error(point: Attach, error: AttachError) -> AttachError:
-    """The same for a function that a program cannot be loaded for."""
-    from ..kernel.functions import function_obstacle
-    why, hints = function_obstacle(point.event, point.detail.module if isinstance(point.detail, KernelDetail) else "",
-                                    point.kind)
-    return AttachError(f"{point.name}: {why}" if why else error.message, point.name, error.errno,
-                       [*hints, f"the kernel says: {error.message.removeprefix(point.name + ': ')}"] if why else hints)
-
-
-def _attach_error_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    if KINDS[point.kind].user:
-        return _uprobe_reason(point, number)
-    if point.kind == "hardware" and number in _NO_COUNTER:
-        return "this machine has no such hardware counter", ["virtual machines often have none; software: events work"]
-    if point.kind in ("tracepoint", "rawtracepoint") and number == errno.ENOENT:
-        return "this kernel has no such tracepoint", [
-            f"its module may not be loaded; list them with: sonde -l '{point.kind}:*{point.event}*'"]
-    if point.kind == "tracepoint" and number == errno.E2BIG:
-        return "the kernel runs at most 64 programs on one tracepoint", ["stop other tracers, or use rawtracepoint:"]
-    if point.kind == "watchpoint" and number == errno.ENOENT:
-        return "the kernel has no watchpoints on this CPU architecture (CONFIG_HAVE_HW_BREAKPOINT)", []
-    if point.kind == "watchpoint" and number in (errno.EINVAL, errno.ENOSPC, errno.EOPNOTSUPP):
-        return _watchpoint_reason(number)
-    if KINDS[point.kind].function:
-        return _function_reason(point, number)
-    return _general_reason(point, number)
-
-
-def _general_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    if number == errno.ESRCH:
-        return f"there is no process {point.pid}", []
-    if number in (errno.EMFILE, errno.ENFILE):
-        return "too many open files", ["raise the limit: ulimit -n 65536"]
-    return "", []
-
-
-def _function_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    from ..kernel.functions import forbidden_functions, function_obstacle, section_obstacle
-    if number in (errno.ENOENT, errno.ESRCH, errno.EBUSY):
-        why, hints = function_obstacle(point.event, point.target, point.kind)
-        return why or f"the kernel has no function {point.event} that can be probed", hints or [
-            "the compiler may have inlined it"]
-    if number == errno.EADDRNOTAVAIL:
-        return f"there are several functions {point.event}", ["name its module: kprobe:module:function"]
-    if why := section_obstacle(point.event) or ("their own work needs it" if point.event in forbidden_functions()
-                                                else ""):
-        probes = point.kind if KINDS[point.kind].typed else "kprobes"
-        return f"{point.event} is off limits to {probes}: {why}", []
-    if number in (errno.EINVAL, errno.EILSEQ):
-        return f"{point.event} cannot be probed at offset {point.offset}", ["some functions are off limits to kprobes"]
-    return _general_reason(point, number)
-
-
-def _watchpoint_reason(number: int) -> tuple[str, list[str]]:
-    if number == errno.ENOSPC:
-        return "all of the CPU's watchpoints are taken", ["it has four, which debuggers use too"]
-    return "the kernel cannot watch this address in this way", [
-        "the address is a multiple of the length; the kernel's own code and entry areas cannot be watched"]
-
-
-def _uprobe_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    from ..kernel.foreign.opening import split_member
-    try:
-        size = os.stat(split_member(point.target)[0]).st_size
-    except OSError:
-        size = -1
-    if number == errno.ENOENT or size < 0:
-        return f"there is no file {point.target}", []
-    if number == errno.EINVAL and point.offset >= size:
-        return f"offset {point.offset:#x} of {point.target} is not executable code", [
-            "was the file replaced since it was read?"]
-    if number == errno.EINVAL:  # uprobe_register() of Linux: "ref_ctr_offset mismatch" in its log
-        return "the kernel has another probe at this instruction, with " + (
-            "another semaphore or none" if _semaphore(point) else "the semaphore of a static probe"), [
-            "it is another script's, or was left by a tracer that was killed while it detached (a line of dmesg has "
-            "'leaking uprobe'): then a copy of the file can be traced, and this one after a restart"]
-    if number == errno.EIO or number == errno.ENOEXEC:
-        return f"the instruction at offset {point.offset:#x} of {point.target} cannot be probed", []
-    return _general_reason(point, number)

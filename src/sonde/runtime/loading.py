@@ -9,6 +9,7 @@ from ..spec import CURRENT, Attach, KernelDetail, MapSpec, ProgramSpec, ScriptSp
 from . import links, maps
 from .maps import Map
 from .programs import LoadedProgram, load_program, open_attach_target, split_by_function
+from .refusals import explain_load_error
 from .ringbuf import ring_bytes
 
 TYPE_CHECKING = False
@@ -77,7 +78,7 @@ class Loader:
         try:
             return [self.load_program(spec, attach_btf=modules.get(module))]
         except AttachError as error:
-            self._missing(links.explain_load_error(spec.attach[0], error), spec.attach[0])
+            self._missing(explain_load_error(spec.attach[0], error), spec.attach[0])
             return []
 
     def _load_session(self, spec: ProgramSpec) -> LoadedProgram | None:

@@ -41,10 +41,11 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
     for clause in clauses:
         if is_ruled_out(clause.predicate, world, options, config, language.functions):
             continue
-        attach = _expand_all(finder, clause)
-        attach = [a for a in attach if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options)]
+        expanded = [[a for a in found if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options)]
+                    for found in _expand_all(finder, clause)]
+        attach = [a for found in expanded for a in found]
         choose_kinds(finder, attach)
-        total += len(attach)
+        total += sum([_count_probes(finder, found) for found in expanded])
         if total > config.max_probes:
             _report_too_many(total, clause is clauses[-1], config, diagnostics)
             return found
@@ -62,17 +63,25 @@ def _note_written(clause: Clause, point: AttachPoint) -> WrittenPoint:
                    len(clause.points))
 
 
-def _expand_all(finder: ProbeFinder, clause: Clause) -> list[Attach]:
-    """What there is of all attach points of a clause."""
+def _expand_all(finder: ProbeFinder, clause: Clause) -> list[list[Attach]]:
+    """What there is of each attach point of a clause."""
     finder.use = Use([clause.predicate, clause.body])
     finder.unmatched, finder.points = [], len(clause.points)
     said = len(finder.diagnostics.items)
     points = [point for point in clause.points if not point.missing or any(point.parts)] or clause.points
-    attach = [a for point in points for a in expand_attach_point(finder, point)]
+    found = [expand_attach_point(finder, point) for point in points]
     fine = all(d.severity == WARNING for d in finder.diagnostics.items[said:])
-    if not attach and fine:
+    if not any(found) and fine:
         finder.report_empty_clause(clause.points)
-    return attach
+    return found
+
+
+def _count_probes(finder: ProbeFinder, found: list[Attach]) -> int:
+    """What an attach point is for ``max_probes``: the kernel's functions, or those of a program, that one link serves
+    are one, as in bpftrace, unless each is asked for its name."""
+    together = [a for a in found if a.wild and KINDS[a.kind].multi in ("kprobe_multi", "uprobe_multi")
+                and "probe" not in finder.use.names and finder.world.has_feature(KINDS[a.kind].multi)]
+    return len(found) - len(together) + len({a.target if KINDS[a.kind].user else "" for a in together})
 
 
 def in_mode(kind: str, options: Options) -> bool:

@@ -89,7 +89,7 @@ VARIABLES = {row.name: row for row in (
     ConfigVariable("max_bpf_progs", _number_reader(1), "Most programs that a script may need."),
     ConfigVariable("max_cat_bytes", _number_reader(), "Most bytes that cat() prints."),
     ConfigVariable("max_map_keys", _number_reader(1), "Keys in a map without a declared size."),
-    ConfigVariable("max_probes", _number_reader(), "Most probes that a script may attach."),
+    ConfigVariable("max_probes", _number_reader(), "Most probes of a script; a pattern that one link serves is one."),
     ConfigVariable("max_strlen", _number_reader(0, 65536), "Bytes of str(), buf() and path() values."),
     ConfigVariable("missing_probes", _choice_reader("missing_probes", "ignore", "warn", "error"),
                    "What a probe that does not exist does."),

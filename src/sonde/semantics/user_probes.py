@@ -201,7 +201,7 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
                 without.append(function.name)
                 continue
         found.append(Attach(kind, f"{kind}:{path}:{shown}", path, function.name, function.offset + offset,
-                            pid=finder.options.own_process, detail=UserDetail(not offset, pattern=wild)))
+                            pid=finder.options.own_process, detail=UserDetail(not offset, pattern=wild), wild=wild))
     if finder.use.fields is None and kind == "uprobe" and not wild and not offset:
         _warn_of_unknown(finder, point, found[0])
     if without and not found:
