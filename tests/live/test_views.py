@@ -43,7 +43,8 @@ READER = ("import time\nwith open('/dev/zero', 'rb', 0) as file:\n"
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A program that spends nine tenths of its time in hot_function, and ends after a second on the CPU."""
-    return str(compile_c(BUSY, tmp_path_factory.mktemp("busy"), "busy", "-O0", "-fno-omit-frame-pointer"))
+    return str(compile_c(BUSY, tmp_path_factory.mktemp("busy"), "busy", "-O0",
+                         "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"))
 
 
 def child(code: str, folder: Path) -> str:
