@@ -241,6 +241,8 @@ def test_blocks_that_do_not_have_the_address(ordinary: str, monkeypatch: pytest.
     (1, int, True), (True, int, False), ("1", int, False), (1 << 64, int, False), (-1, int, True), (1.0, int, False),
     ([1, 2], [int], True), ([1, "2"], [int], False), ({}, [int], False), ([1, "x"], (int, str), True),
     ([1], (int, str), False), (None, QUESTIONS["object"].shape, True), ([1, 2], QUESTIONS["object"].shape, True),
+    ([["a", 1], ["b", -1]], [(str, int)], True), ([], [(str, int)], True), ([["a", True]], [(str, int)], False),
+    ([["a", 1 << 64]], [(str, int)], False), ([["a", 1], ["b"]], [(str, int)], False), (["ab"], [(str, int)], False),
     ([1], QUESTIONS["object"].shape, False), (["pointer", ["void"]], is_type, True),
     (["array", ["int", 32, True], -1], is_type, False),
     (["int", 33, True], is_type, False), ([], is_type, False),
