@@ -39,7 +39,7 @@ from ..uapi import (
     SOFTWARE_EVENTS,
 )
 from .programs import TRACING_MULTI, LoadedProgram, attach_cookie, probe_index
-from .refusals import NO_COUNTER, OF_NO_PLACE, explain_attach_error, semaphore
+from .refusals import NO_COUNTER, OF_THE_FILE, explain_attach_error, semaphore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -335,8 +335,8 @@ def _attach_in_parts(spec: ProgramSpec, attach: Callable[[Sequence[int]], None],
         attach(members)
         return {}
     except SyscallError as error:
-        if len(members) == 1 or error.errno in OF_NO_PLACE:
-            points = [spec.attach[index] for index in members]
+        points = [spec.attach[index] for index in members]
+        if len(members) == 1 or KINDS[points[0].kind].user and error.errno in OF_THE_FILE:
             return {index: (explain_attach_error(point, error), point) for index, point in zip(members, points)}
     middle = len(members) // 2
     return _attach_in_parts(spec, attach, members[:middle]) | _attach_in_parts(spec, attach, members[middle:])

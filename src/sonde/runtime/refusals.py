@@ -10,7 +10,8 @@ from ..kinds import KINDS
 from ..spec import Attach, KernelDetail, StaticDetail
 
 NO_COUNTER = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
-OF_NO_PLACE = (errno.EPERM, errno.ENOENT, errno.ESRCH, errno.ENOMEM, errno.EACCES, errno.ENFILE, errno.EMFILE)
+# What would be said of any other place in the file, too.
+OF_THE_FILE = (errno.EPERM, errno.ENOENT, errno.ESRCH, errno.ENOMEM, errno.EACCES, errno.ENFILE, errno.EMFILE)
 ENOTSUPP = 524  # the kernel's own: arch_uprobe_analyze_insn() in arch/x86/kernel/uprobes.c
 
 
