@@ -19,7 +19,6 @@ import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,14 @@ import pytest
 from otlp_reader import ReadProfiles
 from support import Tracer, compile_c, run_sonde
 
-MISSING = [name for name in ("pyarrow", "prometheus_client", "opentelemetry") if find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
-if not MISSING:
+MISSING = ""
+try:
+    import prometheus_client  # noqa: F401
     import pyarrow.parquet as pq
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics_service
+except ImportError as error:
+    MISSING = str(error)
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}")
 
 CALLS = 321
 TARGET = """
