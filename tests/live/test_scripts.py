@@ -138,8 +138,9 @@ TEXT = [
          "(a, [8,7,6,5,4,3,2,1], b, [255,255,255,255])"),
     Case("t:syscalls:sys_enter_execve /pid == cpid/ { $n = 4; printf(\"%s %r \", str(*(uint64 *)args.argv), "
          "buf(*(uint64 *)args.argv, $n)); exit(); }", "~^/bin/true /bin", options=("-c", "/bin/true")),
-    Case(f"rt:sys_enter /pid == cpid && arg1 == {WRITE[0]}/ {{ $r = (struct pt_regs *)arg0; "
-         f'printf("%r", buf($r->{WRITE[1]}, 3)); }}', "~(?m)^hey$", options=("-c", "/bin/echo hey")),
+    Case("rt:sys_enter /pid == cpid/ { $r = (struct pt_regs *)arg0; "
+         f'if (arg1 == {WRITE[0]}) {{ printf("%r", buf($r->{WRITE[1]}, 3)); }} }}',
+         "~(?m)^hey$", options=("-c", "/bin/echo hey")),
     Case('begin { print(ntop(10, (uint8[16])pton("::1"))); print((uint8[4])pton("1.2.3.4")); exit(); }',
          "::1\n[1,2,3,4]", "Unnecessary cast"),
     Case("begin { @b[1] = 1; delete(@b[1], @b[2], @b[3]); strlen(); str(); }", "", r"(?s)delete\(\) takes up to 2 "
