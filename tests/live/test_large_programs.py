@@ -60,20 +60,6 @@ def test_what_is_too_much_for_the_verifier_is_compiled_more_plainly() -> None:
     assert done.stdout.count("@took[") == 260
 
 
-@pytest.mark.parametrize(("body", "found"), [
-    ("print(@a * 0 + " + " + ".join(["1"] * 900) + ");", "900"),
-    (" else ".join(f"if (pid == -{n}) {{ print({n}); }}" for n in range(1, 400)) + " else { print(7); }", "7"),
-    ("print(" + "".join(f"pid == -{n} ? {n} : " for n in range(1, 400)) + "7);", "7"),
-    ("".join(f"if (pid != -{n}) {{ " for n in range(1, 300)) + "print(7);" + "}" * 299, "7"),
-    ("print(" + "(" * 900 + "@a" + " + 1)" * 900 + ");", "903"),
-    ("print(" + "@b[" * 300 + "1" + "]" * 300 + ");", "0"),
-], ids=["sum", "else if", "conditional", "if", "parentheses", "keys"])
-def test_what_is_nested_deeply(body: str, found: str) -> None:
-    """bpftrace takes these, too."""
-    done = run_sonde("-e", f"begin {{ @a = (int64)3; {body} clear(@a); exit(); }}")
-    assert [line for line in done.stdout.splitlines() if line] == [found] and done.returncode == 0
-
-
 @pytest.mark.parametrize("body", [
     "@a[$i] = count(); @b[$i, comm] = sum($i);",
     "if (pid == $i) { @a[$i] = count(); } else { @a[$i] = count(); } @b[$i % 3] = sum($i);",
