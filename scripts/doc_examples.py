@@ -304,7 +304,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "type-too-large": ("No type has more than 2 GiB, and no tuple more than 1000 values or 100 tuples within one another.", "struct s { char a[4294967296]; };\nbegin { print(sizeof(struct s)); }"),
     "value-too-large": ("What is printed, or kept in a map, has at most two million parts: a struct counts for eight and its members.",
                         "struct a { char x; };\nstruct b { struct a y[4000000]; };\nbegin { $p = (struct b *)curtask; print(*$p); }"),
-    "too-deep": ("Parentheses or blocks are nested too deeply.", "begin { print(" + "!" * 250 + "1); }"),
+    "too-deep": ("Parentheses or blocks are nested too deeply.", "begin { print(" + "(" * 250 + "1" + ")" * 250 + "); }"),
     "no-process-names": ("With `--by`, a script that shows no names of processes (`comm`).",
                          "// sonde --by container script.bt\nbegin { print(1); }"),
     "too-many-groups": ("Up to 15 names of containers, pods and services can be compared with; -C takes three of them.",

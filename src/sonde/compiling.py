@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 from .semantics.options import Options
 from .source import Source
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Show: TypeAlias = "Callable[[str, str], None]"
 DIRECT = ("rdonly_cast", "typed_arguments")  # features by which programs load kernel memory without a helper call
 COSTLY = (*DIRECT, "atomic_fetch")  # features by which programs run faster, and the verifier has more to look at
+RECURSION = 12000  # Python's own limit is too low for scripts that nest as deeply as language.cursor.MAX_DEPTH allows
 
 
 def mask_features(world: World, denied: Iterable[str]) -> World:
@@ -102,6 +104,8 @@ def compile_or_recall(source: Source, options: Options) -> ScriptSpec:
 def _compile_source(source: Source, options: Options, world: World, show: Show | None = None,
                     verify: bool = False) -> tuple[ScriptSpec, bool]:
     """The spec, and whether the script's files were looked for in folders that are not Sonde's own."""
+    if sys.getrecursionlimit() < RECURSION:
+        sys.setrecursionlimit(RECURSION)
     from .language.files import Files
     files = Files(options.directories, options.headers, world.release)
     collecting = gc.isenabled()

@@ -38,7 +38,8 @@ def test_stacks_are_little_for_the_verifier(probe: str, limit: str) -> None:
     with sonde.trace(script) as trace:
         assert trace.retried is None
         taken = [program.program_info().verified_instructions for program in trace.session.programs]
-    assert max(taken) < (100_000 if live_world().has_feature("uprobe_multi") else 900_000)
+    older = 700_000 if limit == "(100)" else 200_000  # 6.1: 691,223 at sched_switch, and otherwise at most 167,264
+    assert max(taken) < (100_000 if live_world().has_feature("uprobe_multi") else older)
     assert min(taken) > 0 or not live_world().has_feature("bpf_loop")  # known since Linux 5.16
 
 

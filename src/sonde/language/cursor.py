@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 # Limit of nesting, in the text and in the tree, so that neither the parser nor walkers of the tree recurse too deeply.
-# One level of text costs the parser at most four Python frames, and those that walk the tree fewer than 60.
+# One level of text costs the parser at most four Python frames.
 MAX_DEPTH = 200
-RECURSION = 60 * MAX_DEPTH  # Python's own limit is too low for this; one level needs less than 1 KiB of C's stack
 MAX_STATEMENTS = 15_000  # of a file, as written, attach points among them; see semantics/size.py
 
 SYNTAX = "syntax-error"

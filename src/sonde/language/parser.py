@@ -6,8 +6,6 @@ level. A syntax error ends the item it is in (a probe, a definition); parsing go
 
 from __future__ import annotations
 
-import sys
-
 from .. import patterns
 from ..source import Source, Span
 from . import ast
@@ -15,7 +13,7 @@ from .ast import Expr, Script
 from .attach_point import AttachPointReader
 from .cdecl import ATTRIBUTE, split_attributes
 from .constants import NotConstant, evaluate_constant
-from .cursor import RECURSION, SYNTAX, Abandoned
+from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
 from .file_parser import FileParser
 from .files import Files
@@ -44,8 +42,6 @@ def parse_script(source: Source, diagnostics: Diagnostics, params: Sequence[str]
     Errors are added to ``diagnostics``, with what could be parsed returned; call ``diagnostics.check()`` before the
     tree is used.
     """
-    if sys.getrecursionlimit() < RECURSION:
-        sys.setrecursionlimit(RECURSION)
     return Parser(source, diagnostics, params, files).parse_script()
 
 

@@ -330,7 +330,7 @@ def user_prototype(elf: Elf, offset: int) -> UserPrototype:
         address = elf.offset_to_address(offset)
         return address is not None and info.function_prototype(address) or UserPrototype(
             problem=f"the debug information of {elf.path} does not describe this function",
-            hints=[info.why_undescribed()])
+            hints=[info.cached(("undescribed", 0), info.why_undescribed)])
     except MemoryError:
         raise
     except Exception as problem:
