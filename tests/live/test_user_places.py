@@ -130,21 +130,47 @@ def test_functions_of_a_pattern_count_as_one(tmp_path: Path) -> None:
             assert done.returncode == 1 and "Can't attach to 30 probes because it exceeds" in done.stderr
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="an instruction of x86_64's")
-def test_functions_that_cannot_be_probed_are_left_out_of_a_pattern(tmp_path: Path) -> None:
-    """The kernel refuses what begins with a lock prefix, once a process has it in memory."""
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that calls f_0 to f_19, and f_x, f_y and f_z, which the kernel cannot probe (a lock prefix)."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("an instruction of x86_64's")
     plain = "".join([f"void f_{i}(void) {{ __asm__ volatile(\"\"); }}\n" for i in range(20)])
     locked = "".join([f"""__asm__(".globl f_{name}\\n.type f_{name},@function\\n"
         "f_{name}: lock incl counter(%rip)\\n ret\\n.size f_{name}, .-f_{name}");
         extern void f_{name}(void);\n""" for name in "xyz"])
     calls = " ".join([f"f_{name}();" for name in [*"xyz", *range(20)]])
-    target = compile_c(f"#include <stdio.h>\nint counter;\n{locked}{plain}int main(void) {{ getchar(); {calls} "
-                       "return 0; }\n", tmp_path, "locked", "-no-pie")
-    with subprocess.Popen([target], stdin=subprocess.PIPE) as process:
-        tracer = trace(f"uprobe:{target}:f_* {{ @[func] = count(); }}", lambda: process.communicate(b"\n"))
+    return compile_c(f"#include <stdio.h>\nint counter;\n{locked}{plain}int main(int argc, char **argv) {{ "
+                     f"if (argc > 1) getchar(); {calls} return 0; }}\n", tmp_path_factory.mktemp("locked"), "locked",
+                     "-no-pie")
+
+
+@pytest.mark.parametrize("when", ["running", "to come", "command"])
+def test_functions_that_cannot_be_probed_are_left_out_of_a_pattern(locked: Path, when: str) -> None:
+    """Also where no process has the file in memory yet: the kernel would take the probes, and never install them."""
+    script = f"uprobe:{locked}:f_* {{ @[func] = count(); }}"
+    if when == "running":
+        with subprocess.Popen([locked, "wait"], stdin=subprocess.PIPE) as process:
+            tracer = trace(script, lambda: process.communicate(b"\n"))
+    elif when == "to come":
+        tracer = trace(script, lambda: subprocess.run([locked], check=True))
+    else:
+        with Tracer("-c", str(locked), "-e", script) as tracer:
+            tracer.wait()
     assert sorted(tracer.lines) == sorted([f"@[f_{i}]: 1" for i in range(20)])
     assert "Attached 20 probes" in tracer.stderr
     assert re.search(r"left out, since the kernel cannot attach there: (\S+:f_[xyz](, )?){3}$", tracer.stderr, re.M)
+
+
+@pytest.mark.parametrize("kind", ["uprobe", "uretprobe"])
+@pytest.mark.parametrize("options", [[], ["-c"]])
+def test_one_function_that_cannot_be_probed_is_an_error(locked: Path, kind: str, options: list[str]) -> None:
+    """Though no process has the file in memory yet."""
+    done = run_sonde(*[word for option in options for word in (option, str(locked))],
+                     "-e", f"{kind}:{locked}:f_x {{ @x = count(); }} {kind}:{locked}:f_0 {{ @ = count(); }}")
+    assert done.returncode == 255 and done.stdout == ""
+    assert re.search(f"^ERROR: {kind}:{locked}:f_x: the instruction at offset 0x[0-9a-f]+ of {locked} cannot be probed",
+                     done.stderr)
 
 
 def test_nothing_is_left_behind(built: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..basics import signal
-from ..errors import SondeError, UsageError
+from ..errors import EnvironmentProblem, SondeError, UsageError
 from ..kernel import syscalls
 
 TYPE_CHECKING = False
@@ -61,12 +61,12 @@ class Child(Process):
         arguments = _split_command(command)
         path = _find_executable(arguments[0])
         gate, self._gate = os.pipe()
-        self._failure, failure = os.pipe()
+        self._answers, answers = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _exec_command(path, arguments, gate, self._gate, failure)
+            _exec_command(path, arguments, gate, self._gate, answers)
         os.close(gate)
-        os.close(failure)
+        os.close(answers)
         self.command = arguments
         self._held = held
         self.status: int | None = None
@@ -77,15 +77,21 @@ class Child(Process):
         """The program that it will be."""
         return os.path.basename(self.command[0])
 
+    def map_file(self, path: str) -> None:
+        """Let it have a file in its memory until it executes the command; nothing if it cannot."""
+        if self._gate >= 0:
+            os.write(self._gate, os.fsencode(path))
+            os.read(self._answers, 1)
+
     def start(self) -> None:
         """Let it execute the command; SondeError if that fails."""
         if self._gate < 0 or self._held:
             return
-        os.write(self._gate, b"x")
+        os.write(self._gate, _GO)
         self._close_gate()
-        reason = os.read(self._failure, 16)
-        os.close(self._failure)
-        self._failure = -1
+        reason = os.read(self._answers, 16)
+        os.close(self._answers)
+        self._answers = -1
         if reason:
             self.wait()
             raise SondeError(f"cannot execute {self.command[0]}: {os.strerror(int(reason))}")
@@ -114,9 +120,9 @@ class Child(Process):
         """End it (SIGTERM) if it still runs, and reap it; one that was never started just goes."""
         never_started = self._gate >= 0
         self._close_gate()
-        if self._failure >= 0:
-            os.close(self._failure)
-            self._failure = -1
+        if self._answers >= 0:
+            os.close(self._answers)
+            self._answers = -1
         if self.poll() is None:
             if not never_started:
                 os.kill(self.pid, signal.SIGTERM)
@@ -164,17 +170,34 @@ def _find_executable(name: str) -> str:
             else "command not found"])
 
 
-def _exec_command(path: str, arguments: list[str], gate: int, gate_write: int, failure: int) -> None:
-    """In the child: wait until the gate opens, then be the command. Never returns."""
+_GO = b"\0"  # no path
+_MOST = 4096  # bytes that a pipe passes as one (PIPE_BUF); no path is longer
+
+
+def _map_files(gate: int, answers: int) -> bytes:
+    """Map the files whose paths come through the gate, each answered by a byte; the first message that is no path."""
+    mappings = []
+    while (message := os.read(gate, _MOST)) not in (b"", _GO):
+        from ..kernel.foreign.opening import map_regular
+        try:
+            mappings.append(map_regular(os.fsdecode(message)))
+        except EnvironmentProblem:
+            pass
+        os.write(answers, b".")
+    return message
+
+
+def _exec_command(path: str, arguments: list[str], gate: int, gate_write: int, answers: int) -> None:
+    """In the child: map the files that come through the gate until it opens, then be the command. Never returns."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.close(gate_write)  # so that the gate reads as closed when Sonde has died
         syscalls.die_with_parent()
-        if os.read(gate, 1):
+        if _map_files(gate, answers) == _GO:
             os.execv(path, arguments)
     except OSError as error:
-        os.write(failure, str(error.errno).encode())
+        os.write(answers, str(error.errno).encode())
     finally:
         os._exit(127)

@@ -40,13 +40,12 @@ from ..uapi import (
 )
 from .programs import TRACING_MULTI, LoadedProgram, attach_cookie, probe_index
 from .refusals import NO_COUNTER, OF_THE_FILE, explain_attach_error, semaphore
+from .side_by_side import run_in_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from threading import Thread
     from typing import TypeAlias
-
 
 
 class Links:
@@ -84,12 +83,10 @@ class Links:
         """Detach every program (but the first ``keep``); when this returns none of them is started any more."""
         going, self._links = self._links[keep:], self._links[:keep]
         self._missed += _missed_calls(going)
-        threads = _close_in_threads([link for link, waits, _ in going if waits])
         for link, waits, _ in going:
             if not waits:
                 link.close()
-        for thread in threads:
-            thread.join()
+        run_in_threads(Fd.close, [link for link, waits, _ in going if waits])
 
     def missed_calls(self) -> list[tuple[str, int]]:
         """(name, calls) that the kernel could not report: too many at once, or nested (Linux 6.8)."""
@@ -116,33 +113,6 @@ def _link_event(program: Fd, event: Fd, cookie: int) -> Fd:
 def _missed_calls(links: list[tuple[Fd, bool, str]]) -> list[tuple[str, int]]:
     counts = [(name, syscalls.link_missed(link)) for link, _, name in links if name]
     return [(name, count) for name, count in counts if count]
-
-
-def _close_in_threads(links: list[Fd]) -> list[Thread]:
-    """Start closing ``links`` side by side; the threads to wait for. Where there can be none (a service's TasksMax),
-    and for one link alone, they are closed here and now."""
-
-    def close_links() -> None:
-        while links:
-            try:
-                link = links.pop()
-            except IndexError:
-                return
-            link.close()
-
-    threads: list[Thread] = []
-    if len(links) > 1:
-        from threading import Thread
-        try:
-            for _ in range(min(64, len(links))):
-                thread = Thread(target=close_links)
-                thread.start()
-                threads.append(thread)
-        except RuntimeError:
-            pass
-    if not threads:
-        close_links()
-    return threads
 
 
 def is_gated(program: ProgramSpec) -> bool:
@@ -330,16 +300,29 @@ def _attach_traced_multi(spec: ProgramSpec, program: Fd, links: Links, members: 
 
 
 def _attach_in_parts(spec: ProgramSpec, attach: Callable[[Sequence[int]], None], members: Sequence[int]) -> Refused:
-    """Attach to the places that the kernel takes, by as few links as that needs; those that it does not, and why."""
-    try:
-        attach(members)
-        return {}
-    except SyscallError as error:
-        points = [spec.attach[index] for index in members]
-        if len(members) == 1 or KINDS[points[0].kind].user and error.errno in OF_THE_FILE:
-            return {index: (explain_attach_error(point, error), point) for index, point in zip(members, points)}
-    middle = len(members) // 2
-    return _attach_in_parts(spec, attach, members[:middle]) | _attach_in_parts(spec, attach, members[middle:])
+    """Attach to the places that the kernel takes, by as few links as that needs; those that it does not, and why. A
+    refusal takes the kernel some 60 ms, in which others can wait for theirs."""
+    refused: Refused = {}
+    halves: list[Sequence[int]] = []
+
+    def attach_part(part: Sequence[int]) -> None:
+        try:
+            attach(part)
+        except SyscallError as error:
+            points = [spec.attach[index] for index in part]
+            if len(part) == 1 or KINDS[points[0].kind].user and error.errno in OF_THE_FILE:
+                refused.update({index: (explain_attach_error(point, error), point)
+                                for index, point in zip(part, points)})
+            else:
+                middle = len(part) // 2
+                halves.extend((part[:middle], part[middle:]))
+
+    attach_part(members)
+    while halves:
+        parts = halves.copy()
+        halves.clear()
+        run_in_threads(attach_part, parts)
+    return refused
 
 
 def _leave_out(spec: ProgramSpec, refused: Refused, missing: Missing) -> None:

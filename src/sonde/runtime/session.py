@@ -51,6 +51,7 @@ from .waiting import Waiting
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from mmap import mmap
     from typing import Self
 
     from .budget import Budget
@@ -142,7 +143,12 @@ class Session:
         if self._share:
             from .budget import Budget
             self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self.waiting.wake)
-        self._attachments.attach_all(self.programs, self._loader, self._budget is not None)
+        mappings = self._map_probed_files()
+        try:
+            self._attachments.attach_all(self.programs, self._loader, self._budget is not None)
+        finally:
+            for mapping in mappings:
+                mapping.close()
         if not self.done:
             self._start_iterators()
         self._attachments.require_any()
@@ -155,6 +161,13 @@ class Session:
             self.process.start()
         elif not self._awaits_events():
             self._set_done("begin")
+
+    def _map_probed_files(self) -> list[mmap]:
+        points = [point for program in self.programs for point in program.spec.attach if KINDS[point.kind].user]
+        if not points:
+            return []
+        from .probed_files import map_probed_files
+        return map_probed_files(points, self.process)
 
     def _awaits_events(self) -> bool:
         """Is there any program that may still run before end?"""

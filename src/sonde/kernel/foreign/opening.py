@@ -10,6 +10,10 @@ from stat import S_ISREG
 from ...errors import EnvironmentProblem
 from .. import syscalls
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mmap import mmap
+
 Stamp = tuple[int, ...]
 MEMBER = "!/"  # between an archive's path and the name of its member
 
@@ -41,6 +45,19 @@ def open_regular(path: str, follow: bool = True) -> int:
         raise EnvironmentProblem(f"{path}: {error.strerror}") from None
     except ValueError:
         raise EnvironmentProblem(f"{path!r} is not a path") from None
+
+
+def map_regular(path: str) -> mmap:
+    """A mapping of a whole regular file, which is not to be read: a file that shrinks would end the process."""
+    import mmap as memory
+
+    descriptor = open_regular(path)
+    try:
+        return memory.mmap(descriptor, 0, flags=memory.MAP_PRIVATE, prot=memory.PROT_READ)
+    except (OSError, ValueError) as error:  # it is empty, or a limit is reached
+        raise EnvironmentProblem(f"{path}: {error}") from None
+    finally:
+        os.close(descriptor)
 
 
 def open_without_waiting(path: str) -> int:
