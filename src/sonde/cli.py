@@ -245,7 +245,7 @@ def _trace_script(parsed: Parsed) -> int:
     if source is None:
         return 0
     if parsed.has("fmt") or parsed.get("mode") == "format":
-        return _print_formatted(source, params)
+        return _print_formatted(source, params, parsed)
     from .compiling import live_world
     if "--help" in params:
         from .parameters import parameter_hints
@@ -265,11 +265,12 @@ def _trace_script(parsed: Parsed) -> int:
     return run(trace, parsed)
 
 
-def _print_formatted(source: Source, params: list[str]) -> int:
+def _print_formatted(source: Source, params: list[str], parsed: Parsed) -> int:
     from .compiling import format_source
+    from .invocation import open_output
     formatted = format_source(source, params)
-    sys.stdout.buffer.write(formatted.encode("utf-8", "surrogateescape"))
-    sys.stdout.flush()
+    with open(open_output(parsed), "wb", closefd=parsed.has("output")) as out:
+        out.write(formatted.encode("utf-8", "surrogateescape"))
     return 0
 
 
