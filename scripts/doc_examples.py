@@ -287,6 +287,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "recursion": ("A function calls itself.", "fn f(): int64 { return f(); }\nbegin { print(f()); }"),
     "redeclared": ("The name is declared already.", "begin { let $x = 1; let $x = 2; }"),
     "redefinition": ("The name is defined already.", "struct a { int b; };\nstruct a { int b; };\nbegin { }"),
+    "kernel-struct": ("The C library lays a struct of this name out otherwise than the kernel, whose it is here.",
+                      "#include <signal.h>\nbegin { print(sizeof(struct sigaction)); }"),
     "discarded": ("A value is computed and nothing is done with it.", "begin { 1 + 2; }"),
     "empty-literal": ("A literal string plus a number is the rest of the string from there on, and here nothing is left.",
                       'begin { print("abc" + 5); }'),

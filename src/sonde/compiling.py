@@ -107,7 +107,7 @@ def _compile_source(source: Source, options: Options, world: World, show: Show |
     if sys.getrecursionlimit() < RECURSION:
         sys.setrecursionlimit(RECURSION)
     from .language.files import Files
-    files = Files(options.directories, options.headers, world.release)
+    files = Files(options.directories, options.headers, world.release, world.arch)
     collecting = gc.isenabled()
     gc.disable()  # little becomes free before the end, and looking for it takes a third of the time of a large script
     try:
@@ -133,7 +133,7 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
         source = Source("stdin", source)
     diagnostics = Diagnostics()
     script = parse_script(source, diagnostics, options.params,
-                          files or Files(options.directories, options.headers, world.release))
+                          files or Files(options.directories, options.headers, world.release, world.arch))
     if show is not None:
         from .language.dump import dump_script
         show("ast", dump_script(script))

@@ -145,7 +145,7 @@ def benchmark_compiler(source: Source, options: Options, world: World, form: str
     from .language.diagnostics import Diagnostics
     from .language.files import Files
     from .language.parser import parse_script
-    files = Files(options.directories, options.headers, world.release)
+    files = Files(options.directories, options.headers, world.release, world.arch)
     rows = []
     for name, run in (("parse", lambda: parse_script(source, Diagnostics(), options.params, files)),
                       ("compile", lambda: compile(source, options, world))):

@@ -55,6 +55,71 @@ def test_layouts_are_those_of_the_compiler(header: str, tmp_path: Path) -> None:
     assert not findings(header, body)
 
 
+LAYOUTS = {  # by what the struct x is: members to ask for
+    "struct { unsigned char a : 3; unsigned char : 0; unsigned char b : 4; short c; }": ["c"],
+    "struct { char a; unsigned : 4; }": ["a"],
+    "struct { char a; unsigned : 0; char b; }": ["b"],
+    "struct { char a; long b __attribute__((packed)); }": ["b"],
+    "struct { char a; struct { char a; int b __attribute__((aligned(8))); } b; } __attribute__((packed))": ["b.b"],
+    "struct { char a; struct { char a; long b; } b __attribute__((packed)); }": ["b.b"],
+    "struct { unsigned a : 8; unsigned : 24; int b; }": ["b"],
+    "struct { char a; int b : 4 __attribute__((packed)); int c : 30; long d; }": ["d"],
+    "struct { char a[sizeof(long)]; short b[sizeof(int) * 2]; char *c[sizeof(char)]; }": ["b", "c"],
+    "union { char a; unsigned : 24; short b; }": ["b"],
+}
+
+
+@pytest.mark.parametrize("by", ["own reader", "libclang"])
+def test_layouts_of_bit_fields_and_packed_members(by: str, tmp_path: Path) -> None:
+    """libclang reads a header in which there is something that the own reader does not understand."""
+    text = "".join(f"typedef {layout} x{at};\n" for at, layout in enumerate(LAYOUTS))
+    asked = [f"sizeof(x{at})" for at in range(len(LAYOUTS))]
+    asked += [f"offsetof(x{at}, {name})" for at, names in enumerate(LAYOUTS.values()) for name in names]
+    lines = "".join(f'    printf("%d\\n", (int){question});\n' for question in asked)
+    program = compile_c(f"#include <stddef.h>\n#include <stdio.h>\n{text}int main(void) {{\n{lines} return 0; }}\n",
+                        tmp_path, "layouts")
+    answers = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    if by == "libclang":
+        pytest.importorskip("clang.cindex", reason="libclang is not installed")
+        text += "struct other { long double x; };\n"
+    (tmp_path / "layouts.h").write_text(text)
+    body = " ".join(f'static_assert({question} == {answer}, "{question}");' for question, answer in zip(asked, answers))
+    script = Source("script.bt", f'#include "{tmp_path}/layouts.h"\nbegin {{ {body} }}')
+    assert not compiling.compile(script, Options(), world()).warnings
+
+
+def test_headers_of_libc_are_read_without_libclang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """<time.h>, and what it includes, found by -I: nothing of it is beyond the reader."""
+    monkeypatch.setattr(libclang, "has_libclang", lambda: False)
+    found = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True, check=True).stdout.strip()
+    options = Options(directories=["/usr/include", f"/usr/include/{found}"])
+    text = "#include <time.h>\nbegin { static_assert(offsetof(struct tm, tm_year) == 20, \"\"); }"
+    assert not compiling.compile(Source("script.bt", text), options, world()).warnings
+
+
+def test_structs_that_libc_lays_out_otherwise_are_warned_of() -> None:
+    text = "#include <signal.h>\nbegin {{ print(sizeof(struct {})); }}"
+    for name, codes in (("sigaction", ["kernel-struct"]), ("task_struct", [])):
+        found = compiling.compile(Source("script.bt", text.format(name)), Options(), world()).warnings
+        assert [item.code for item in found] == codes
+
+
+def test_a_header_beyond_reading_leaves_the_rest_of_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many its definitions are that nobody understands."""
+    monkeypatch.setattr(libclang, "has_libclang", lambda: False)
+    (tmp_path / "x.h").write_text("".join(f"struct a{i} {{ nothing_known x : ; }};\n" for i in range(99))
+                                  + "struct good { int y; };\n")
+    text = f'#include "{tmp_path}/x.h"\nbegin {{ static_assert(sizeof(struct good) == 4, ""); }}'
+    assert compiling.compile(Source("script.bt", text), Options(), world()).warnings
+
+
+def test_many_headers_that_are_missing_are_errors_like_few() -> None:
+    text = "".join(f'#include "gone{i}.h"\n' for i in range(30)) + "begin { }"
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(text, Options(), world())
+    assert {item.code for item in caught.value.diagnostics} == {"header-not-found"}
+
+
 @pytest.mark.parametrize(("header", "good"), [("odd.h", "struct gen"), ("packing.h", "struct nest")])
 def test_without_the_extra_its_name_is_told(header: str, good: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the reader understood is there all the same."""

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library_texts": {"basics", "arch"},
     "btf": {"basics", "record", "errors", "types", "uapi", "ownership"},
     "language": {"basics", "patterns", "record", "kinds", "source", "errors", "types", "installed", "shipped",
-                 "ownership"},
+                 "ownership", "arch"},
     "semantics": BASE | {"language"},
     "compiler": BASE | {"language", "semantics"},
     "functions": BASE | {"language", "semantics", "compiler"},

@@ -23,7 +23,7 @@ def fields(text: str) -> list[str]:
     """``name: type:bits`` of the members of a struct with this body."""
     node = definitions(f"struct S {{ {text} }};")[0]
     assert isinstance(node, ast.CStruct)
-    return [f"{f.name}: {type_text(f.type)}" + (f":{f.bits}" if f.bits else "") for f in node.fields]
+    return [f"{f.name}: {type_text(f.type)}" + (f":{f.bits}" if f.bits is not None else "") for f in node.fields]
 
 
 @pytest.mark.parametrize(("words", "name"), [

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from sonde.errors import CompileError
-from sonde.language.cursor import MAX_DEPTH, MAX_ERRORS
-from sonde.language.diagnostics import Diagnostics
+from sonde.language.cursor import MAX_DEPTH
+from sonde.language.diagnostics import MAX_ERRORS, Diagnostics
 from sonde.language.dump import dump_script
 from sonde.language.parser import parse_script
 from sonde.source import Diagnostic, Source

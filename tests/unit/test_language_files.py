@@ -49,6 +49,8 @@ def same(macros: str, written: str, means: str) -> None:
     ('#define FORM "%d\\n"', "printf(FORM, 1);", 'printf("%d\\n", 1);'),
     ("#define TEXT(x) #x", "print(TEXT(a + b));", 'print("a + b");'),
     ("#define JOIN(a, b) a##b", "print(JOIN(p, id));", "print(pid);"),
+    ("#define JOIN(a, b) a##b\n#define XJOIN(a, b) JOIN(a, b)\n#define N 3", "$x = XJOIN($v, N);", "$x = $v3;"),
+    ("#define TEXT(x) #x\n#define XTEXT(x) TEXT(x)\n#define N 3", "print((TEXT(N), XTEXT(N)));", 'print(("N", "3"));'),
     ("#define SELF(x) SELF(x)", "SELF(1);", "SELF(1);"),
     ("#define SK struct sock", "$s = (SK *)arg0;", "$s = (struct sock *)arg0;"),
     ("#define BOTH(a) { $x = a; print($x); }", "BOTH(1)", "{ $x = 1; print($x); }"),
@@ -81,6 +83,23 @@ def test_kernel_version(release: str, taken: bool) -> None:
     text = "#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)\nkprobe:new {}\n#else\nkprobe:old {}\n#endif"
     found = script(text, files=Files(release=release))
     assert found.clauses[0].points[0].text == ("kprobe:new" if taken else "kprobe:old")
+
+
+@pytest.mark.parametrize(("machine", "condition", "holds"), [
+    ("x86_64", "defined(__x86_64__) && defined __amd64__ && !defined(__aarch64__)", True),
+    ("aarch64", "defined(__aarch64__) && !defined(__x86_64__)", True),
+    ("x86_64", "__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && __BYTE_ORDER == __LITTLE_ENDIAN", True),
+    ("x86_64", "__BYTE_ORDER == __BIG_ENDIAN || defined(__BIG_ENDIAN)", False),
+    ("s390x", "__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && __BYTE_ORDER == __BIG_ENDIAN", True),
+    ("x86_64", "__GNUC__ >= 4 && defined(__linux__) \\\n && __SIZEOF_POINTER__ == 8", True),
+    ("x86_64", "defined(__cplusplus) || __KERNEL__", False),
+    ("x86_64", "defined(TEXT) && defined TEXT", True),
+])
+def test_what_compilers_define(machine: str, condition: str, holds: bool) -> None:
+    """For the machine that a script is compiled for. The operand of defined is not expanded."""
+    text = f"#define TEXT struct x\n#if {condition}\nkprobe:yes {{}}\n#else\nkprobe:no {{}}\n#endif"
+    found = script(text, files=Files(machine=machine))
+    assert found.clauses[0].points[0].text == ("kprobe:yes" if holds else "kprobe:no")
 
 
 HEADER = """

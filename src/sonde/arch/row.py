@@ -57,6 +57,8 @@ class Arch(Record):
     audit: int  # AUDIT_ARCH_
     loader_flags: int  # of 64-bit libraries in /etc/ld.so.cache (glibc, sysdeps/generic/ldconfig.h)
     objdump: str  # objdump -m
+    c_macros: tuple[str, ...]  # that C compilers define for it
+    aligns_unnamed_bits: bool  # structs, that is, as if these bit-fields had names
     # system calls
     syscalls: dict[str, int]  # those that Sonde itself makes by number
     syscall_names: str  # in the order of their numbers; =N sets the number of the next name

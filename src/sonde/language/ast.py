@@ -367,14 +367,16 @@ class Subprogram(Node):
 
 
 class CField(Node):
-    """A member of a C definition; ``inline`` is a nested definition (anonymous if ``name`` is empty). ``align``: at
-    least this many bytes, 0 if not given."""
+    """A member of a C definition; ``bits`` is the width of a bit-field, whose name may be empty, and ``inline`` a
+    nested definition (anonymous if ``name`` is empty). ``packed`` and ``align`` (at least this many bytes, 0 if not
+    given) are from its attributes."""
 
     name: str
     type: TypeSyntax
-    bits: int = 0
+    bits: int | None = None
     inline: CStruct | CEnum | None = None
     align: int = 0
+    packed: bool = False
 
 
 class CStruct(Node):

@@ -93,7 +93,7 @@ class AttachPointReader:
 
     def _is_predicate(self, parts: list[str], pos: int) -> bool:
         """Whether the slash at ``pos``, after these parts, starts a predicate (or a comment) and not a path."""
-        if len(parts) > 1 and (not parts[-1] or parts[-1].startswith(_PATH_STARTS)):
+        if len(parts) > 1 and (parts[-1] in ("", ".", "..") or parts[-1].startswith(_PATH_STARTS)):
             return False
         if parts[0] not in _FILE_PROBES:
             return True

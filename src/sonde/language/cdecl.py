@@ -6,14 +6,16 @@ pointers to functions and to arrays are ``void *``, and a flexible array has 0 e
 
 from __future__ import annotations
 
+from math import prod
+
 from .. import patterns
 from ..source import Span
-from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, TypeSyntax
+from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, SizeOf, TypeSyntax
 from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX
 from .expressions import ExpressionParser
 from .lexer import Token, parse_integer
-from .type_syntax import TAGS
+from .type_syntax import TAGS, size_of_base
 
 # __attribute__((...)) after the closing brace
 ATTRIBUTE = r"__attribute__\s*\(\(((?:[^(){};]|\([^(){};]*\))*)\)\)|(__packed)\b"
@@ -100,8 +102,7 @@ class DeclarationParser(ExpressionParser):
     def apply_attributes(self, node: CStruct, attributes: list[str]) -> None:
         """Note what ``__attribute__((...))`` says about a struct."""
         for attribute in attributes:
-            if attribute.strip("_") == "packed":
-                node.packed = True
+            node.packed |= attribute.strip("_") == "packed"
         node.align = max(node.align, self._requested_alignment(attributes, node.span))
 
     def _requested_alignment(self, attributes: list[str], span: Span) -> int:
@@ -127,17 +128,19 @@ class DeclarationParser(ExpressionParser):
         start = self.token[2]
         self._noted = []
         base, inline = self._parse_specifier()
-        common = self._noted
+        common = [] if inline is not None else self._noted  # those of its own members are noted, too
         fields = []
         while True:
             if inline is not None and self.kind == ";":
-                fields.append(CField(self.span_since(start), "", TypeSyntax(self.span_since(start), base), 0, inline))
+                span = self.span_since(start)
+                fields.append(CField(span, "", TypeSyntax(span, base), None, inline))
                 break
             self._noted = list(common)
             name, written, bits = self._parse_declarator(base, inline)
-            if name or bits:  # "int : 0;" only aligns what follows, to the next storage unit
-                align = self._requested_alignment(self._noted, self.span_since(start))
-                fields.append(CField(self.span_since(start), name, written, max(bits, 0), inline, align))
+            if name or bits is not None:
+                span = self.span_since(start)
+                fields.append(CField(span, name, written, bits, inline, self._requested_alignment(self._noted, span),
+                                     any(word.strip("_") == "packed" for word in self._noted)))
             if not self.accept(","):
                 break
         self._expect_semicolon()
@@ -161,8 +164,8 @@ class DeclarationParser(ExpressionParser):
         self.skip_qualifiers()
         return base, None
 
-    def _parse_declarator(self, base: str, inline: Inline) -> tuple[str, TypeSyntax, int]:
-        """``*name[2] : bits``: the name, its whole type, and the bits (0: none, -1: a width of 0)."""
+    def _parse_declarator(self, base: str, inline: Inline) -> tuple[str, TypeSyntax, int | None]:
+        """``*name[2] : bits``: the name, its whole type, and the width of a bit-field."""
         start = self.token[2]
         pointers = self._parse_pointers()
         opaque = False
@@ -176,9 +179,7 @@ class DeclarationParser(ExpressionParser):
             self._skip_parens() if self.kind == "(" else self._parse_dims()
         else:
             name, dims = self._parse_name_and_dims()
-        bits = 0
-        if self.accept(":"):
-            bits = self._parse_constant(limit=64) or -1
+        bits = self._parse_constant(limit=64) if self.accept(":") else None
         self._note_attributes()
         if opaque:
             return name, TypeSyntax(self.span_since(start), "void", 1, dims), bits
@@ -223,19 +224,22 @@ class DeclarationParser(ExpressionParser):
         return value
 
     def lookup_constant(self, node: Expr) -> int | None:
-        """The value of an enum constant or a ``#define``."""
+        """The value of an enum constant, a ``#define`` or the ``sizeof`` of a base type or pointer."""
         if isinstance(node, Name) and node.name in self.constants:
             return self.constants[node.name]
+        if isinstance(node, SizeOf) and isinstance(node.what, TypeSyntax):
+            each = 8 if node.what.pointers else size_of_base(node.what.base)
+            return 8 if node.what.outer else each and each * prod(node.what.dims)
         return self.lookup_define(node)
 
     def _parse_attributes(self) -> list[str]:
         """The attributes here, as text."""
         found = []
         while self.kind == "word" and self.token[1] in ("__attribute__", "__packed", "__aligned"):
-            start, word = self.token[2], self.advance()[1]
+            start, word = self.index, self.advance()[1]
             if self.kind == "(":
                 self._skip_parens()
-            text = self.span_since(start).text
+            text = "".join([token[1] for token in self.tokens[start:self.index]])  # a C macro may stand for it
             if word == "__attribute__":
                 text = text[len(word):].strip(" ()\n\t").rstrip()
                 text += ")" if "(" in text else ""

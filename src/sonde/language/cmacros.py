@@ -54,9 +54,10 @@ def tokenize_macro_body(text: str) -> list[Token]:
     return found
 
 
-def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro],
+def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro], plain: dict[str, str],
                     hidden: frozenset[str] = frozenset()) -> list[Token]:
-    """``tokens`` with every macro replaced; an expansion has the position of the macro's use."""
+    """``tokens`` with every macro replaced; an expansion has the position of the macro's use. Names of ``plain``
+    numbers and strings, which are constants elsewhere, are replaced in arguments: they may be pasted to something."""
     out: list[Token] = []
     index = 0
     while index < len(tokens):
@@ -80,10 +81,17 @@ def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro],
             args = _bind_arguments(macro, given)
             end = tokens[after - 1][3]
             index = after
-        body = _substitute_arguments(macro, args, macros, hidden)
+        expanded = {name: [piece for token in expand_c_macros(arg, macros, plain, hidden)
+                           for piece in _expand_plain(token, plain, macros)] for name, arg in args.items()}
+        body = _substitute_arguments(macro, args, expanded)
         placed = [(kind, text, token[2], end) for kind, text, _, _ in body]
-        out += expand_c_macros(placed, macros, hidden | {macro.name})
+        out += expand_c_macros(placed, macros, plain, hidden | {macro.name})
     return out
+
+
+def _expand_plain(token: Token, plain: dict[str, str], macros: dict[str, CMacro]) -> list[Token]:
+    text = plain.get(token[1]) if token[0] == "word" and token[1] not in macros else None
+    return [token] if text is None else tokenize_macro_body(text)
 
 
 def _collect_arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | None, int]:
@@ -121,8 +129,8 @@ def _bind_arguments(macro: CMacro, given: list[list[Token]]) -> dict[str, list[T
     return {**dict(zip(names, given[:first])), names[-1]: rest}
 
 
-def _substitute_arguments(macro: CMacro, args: dict[str, list[Token]], macros: dict[str, CMacro],
-                          hidden: frozenset[str]) -> list[Token]:
+def _substitute_arguments(macro: CMacro, args: dict[str, list[Token]],
+                          expanded: dict[str, list[Token]]) -> list[Token]:
     """The body with its arguments: as text after ``#`` and beside ``##``, otherwise expanded."""
     out: list[Token] = []
     body = macro.body
@@ -140,7 +148,7 @@ def _substitute_arguments(macro: CMacro, args: dict[str, list[Token]], macros: d
                 out[-1:] = [*tokenize_macro_body(out[-1][1] + right[0][1]), *right[1:]]
         elif token[0] == "word" and token[1] in args:
             pasted = index < len(body) and body[index][0] == "##"
-            out += args[token[1]] if pasted else expand_c_macros(args[token[1]], macros, hidden)
+            out += (args if pasted else expanded)[token[1]]
         else:
             out.append(token)
     return out

@@ -18,7 +18,6 @@ MAX_DEPTH = 200
 MAX_STATEMENTS = 15_000  # of a file, as written, attach points among them; see semantics/size.py
 
 SYNTAX = "syntax-error"
-MAX_ERRORS = 20  # more than that are not worth reading
 
 
 class Abandoned(Exception):
@@ -124,7 +123,7 @@ class Cursor:
 
     def should_stop(self) -> bool:
         """Whether there are so many errors, or the program is so large, that parsing should stop."""
-        return len(self.diagnostics.items) >= MAX_ERRORS or self.statements > MAX_STATEMENTS
+        return self.diagnostics.is_full or self.statements > MAX_STATEMENTS
 
     def fail(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> NoReturn:
         """Add an error and give up this item."""

@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+MAX_ERRORS = 20  # of the text itself; more than that are not worth reading
 MAX_SHOWN = 50  # errors, and as many warnings: more are not worth reading
 
 LONGEST_NAME = 200  # of a name to find similar ones for; longer ones take too long to compare
@@ -45,6 +46,11 @@ class Diagnostics:
     @property
     def has_errors(self) -> bool:
         return any(d.severity == ERROR for d in self.items)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many errors that the text need not be read any further."""
+        return len(self.items) >= MAX_ERRORS and sum(d.severity == ERROR for d in self.items) >= MAX_ERRORS
 
     def raise_if_errors(self) -> None:
         """Raise :class:`CompileError` if any error was added, with the first findings of each severity."""

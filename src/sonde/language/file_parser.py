@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .lexer import Token
+
 
 class FileParser(StatementParser):
     """The layer below scripts and headers. ``load_file(parser, path, span)`` parses a file that this one includes;
@@ -34,7 +36,8 @@ class FileParser(StatementParser):
         self.loaded: set[str] = set() if outer is None else outer.loaded  # imports, and headers read only once
         self._load_file = load_file
         shared = outer._preprocessor if outer is not None else None
-        self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds, self._include_file, shared)
+        self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds,
+                                          files.predefines, self._include_file, shared)
         self._lexer = Lexer(source.text, self._preprocessor)
         self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
         self._noted = []
@@ -47,25 +50,27 @@ class FileParser(StatementParser):
         if path is not None:
             self._load_file(self, path, span)
         elif not is_system_header(name):
-            self.error("header-not-found", f"'{name}' file not found", span, ["-I DIR says where to look for headers"])
+            self.report_inclusion("header-not-found", f"'{name}' file not found", span,
+                                  ["-I DIR says where to look for headers"])
+
+    def report_inclusion(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> None:
+        """An error of an #include or import, which may stand between items: none is abandoned."""
+        if not self.should_stop():
+            self.diagnostics.error(code, message, span, hints)
 
     # --- preprocessor -------------------------------------------------------------------------------------
 
     def lookup_define(self, node: Expr) -> int | None:
-        """The value of a ``#define`` that is a number."""
+        """The value of a ``#define`` that is a number, or of what a compiler defines."""
         if not isinstance(node, ast.Name):
             return None
-        return parse_integer(self._preprocessor.defines.get(node.name, ""))
+        text = self._preprocessor.defines.get(node.name)
+        return self.files.predefined_value(node.name) if text is None else parse_integer(text)
 
     def _condition_holds(self, start: int, end: int) -> bool:
         """The condition of an ``#if``, whose text is between two offsets."""
         outer = (self.tokens, self.index, self.depth, self.height)
-        tokens = self._lexer.tokenize_line(start, end)
-        for index in range(len(tokens) - 2, -1, -1):  # "defined X" → "defined(X)"
-            if tokens[index][1] == "defined" and tokens[index + 1][0] == "word":
-                _, _, at, to = tokens[index + 1]
-                tokens[index + 1:index + 2] = [("(", "(", at, at), tokens[index + 1], (")", ")", to, to)]
-        self.load_tokens(self._preprocessor.expand_tokens(tokens))
+        self.load_tokens(self._preprocessor.expand_tokens(self._answer_defined(self._lexer.tokenize_line(start, end))))
         try:
             node = self.parse_expression()
             if self.kind != "eof":
@@ -82,11 +87,20 @@ class FileParser(StatementParser):
             self.tokens, index, self.depth, self.height = outer
             self.seek(index)
 
+    def _answer_defined(self, tokens: list[Token]) -> list[Token]:
+        """The tokens with 0 or 1 for ``defined X`` and ``defined(X)``, where macros are not expanded."""
+        for index in range(len(tokens) - 2, -1, -1):
+            if tokens[index][1] != "defined":
+                continue
+            enclosed = [token[0] for token in tokens[index + 1:index + 4]] == ["(", "word", ")"]
+            name, last = (tokens[index + 2], tokens[index + 3]) if enclosed else (tokens[index + 1], tokens[index + 1])
+            if name[0] == "word":
+                answer = str(int(self._preprocessor.is_defined(name[1])))
+                tokens[index:index + 2 + 2 * enclosed] = [("int", answer, tokens[index][2], last[3])]
+        return tokens
+
     def _lookup_condition_name(self, node: Expr) -> int | None:
-        """``defined(X)``, and names: as in C, those that are not defined are 0."""
-        if isinstance(node, ast.Call) and node.name == "defined" and len(node.args) == 1:
-            name = node.args[0]
-            return int(self._preprocessor.is_defined(name.name)) if isinstance(name, ast.Name) else None
+        """Names: as in C, those that are not defined are 0."""
         if isinstance(node, ast.Call) and node.name == "KERNEL_VERSION" and len(node.args) == 3:
             major, minor, patch = [evaluate_constant(a, self._lookup_condition_name) if isinstance(a, Expr) else 0
                                    for a in node.args]
@@ -96,5 +110,5 @@ class FileParser(StatementParser):
         if isinstance(node, ast.Name):
             if node.name in self._preprocessor.defines:
                 return self.lookup_define(node)
-            return int(self._preprocessor.is_defined(node.name))
+            return self.files.predefined_value(node.name) or int(self._preprocessor.is_defined(node.name))
         return None

@@ -25,13 +25,15 @@ class Files:
     """The machine's files as a script sees them.
 
     ``directories`` are those of -I, ``headers`` those of --include; ``release`` is the kernel's ("6.18.4"), from which
-    LINUX_VERSION_CODE is made.
+    LINUX_VERSION_CODE is made, and ``machine`` what uname -m says, by default here.
     """
 
-    def __init__(self, directories: Sequence[str] = (), headers: Sequence[str] = (), release: str = "") -> None:
+    def __init__(self, directories: Sequence[str] = (), headers: Sequence[str] = (), release: str = "",
+                 machine: str = "") -> None:
         self.directories = list(directories)
         self.headers = list(headers)
         self.release = release
+        self.machine = machine or os.uname().machine
         self.looked = False  # outside Sonde's own directories: what a script means depends on what is there
 
     @property
@@ -42,6 +44,17 @@ class Files:
             return None
         patch = "".join(c for c in numbers[2] if c.isdigit()) if len(numbers) > 2 else "0"
         return kernel_version_code(int(numbers[0]), int(numbers[1]), int(patch or "0"))
+
+    def predefines(self, name: str) -> bool:
+        """Whether a C compiler defines a macro before it reads the first line."""
+        from .predefined import predefined_macros
+        return name in predefined_macros(self.machine)[0]
+
+    def predefined_value(self, name: str) -> int | None:
+        """The number that a macro stands for without being defined by anybody."""
+        from .predefined import predefined_macros
+        known, values = predefined_macros(self.machine)
+        return known.get(name, values.get(name))
 
     def find_header(self, name: str, quoted: bool, includer: Source) -> str | None:
         """The path of a header that has to be read; None if nobody needs it, or it is missing. What is quoted is looked

@@ -9,6 +9,7 @@ from ..errors import ERROR, WARNING
 from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
 from .cursor import Abandoned
+from .diagnostics import MAX_SHOWN
 from .file_parser import FileParser
 
 TYPE_CHECKING = False
@@ -85,26 +86,36 @@ class HeaderParser(FileParser):
             except Abandoned:
                 for item in self.diagnostics.items[known:]:
                     item.severity = WARNING if item.severity == ERROR else item.severity
+                if known > MAX_SHOWN:
+                    self.diagnostics.keep_only(self.diagnostics.items[:known])
             pos = self._lexer.skip_directives(max(self.tokens[-1][2], pos + 1))
         self._preprocessor.check_conditionals_closed()
 
     def _parse_declaration(self, pos: int) -> None:
         """One declaration, from ``pos`` on."""
-        word = patterns.compile(r"\w*", patterns.ASCII).match(self.source.text, pos)
-        assert word is not None
-        if word[0] == "typedef":
+        word = self._first_word(pos)
+        if word == "typedef":
             self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
+            self.skip_qualifiers()
             self._script.definitions += self.parse_typedef()
-        elif word[0] in ("struct", "union", "enum"):
+        elif word in ("struct", "union", "enum"):
             self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
+            self.skip_qualifiers()
             if self._has_body():
-                node = self.parse_enum() if word[0] == "enum" else self.parse_struct()
-                if node.name or word[0] == "enum":
+                node = self.parse_enum() if word == "enum" else self.parse_struct()
+                if node.name or word == "enum":
                     self._script.definitions.append(node)
             else:
                 self.load_tokens(self._lexer.tokenize_item(pos))  # a function's text may follow
         else:
             self.load_tokens(self._lexer.tokenize_item(pos))
+
+    def _first_word(self, pos: int) -> str:
+        """What a declaration begins with; behind ``__extension__``, and of a macro that stands for it."""
+        found = patterns.compile(r"(?:__extension__\s+)?(\w*)", patterns.ASCII).match(self.source.text, pos)
+        assert found is not None
+        macro = self._preprocessor.macros.get(found[1])
+        return macro.body[0][1] if macro is not None and macro.params is None and macro.body else found[1]
 
     def _has_body(self) -> bool:
         """Whether the current struct, union or enum has a body here."""

@@ -107,6 +107,8 @@ class Lexer:
             kind = found.lastgroup or ""
             at, start = found.span(kind)
             text = found[kind]
+            if kind == "other" and self.text.startswith(("\\\n", "\\\r\n"), at):
+                continue  # the line goes on
             if kind in ("other", "bad"):
                 tokens.append(("bad", "invalid-character" if kind == "other" else "unterminated-comment", at, end))
             elif kind not in ("comment", "end"):

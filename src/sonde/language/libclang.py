@@ -134,17 +134,17 @@ class _HeaderWriter:
         at = 0
         parts: list[str] = []
         for field in type.get_fields():
+            name = field.spelling if _is_identifier(field.spelling) else ""
+            if field.is_bitfield() and not name:
+                continue  # it is a gap
             offset = field.get_field_offsetof()
             bits = field.get_bitfield_width() if field.is_bitfield() else 8 * max(field.type.get_size(), 0)
             if not union:
                 parts += _gap_bitfields(offset - at)
                 at = offset + bits
-            name = field.spelling if _is_identifier(field.spelling) else ""
-            if name or not field.is_bitfield():
-                parts.append(self._declare_member(field.type, name) + (f" : {bits}" if field.is_bitfield()
-                                                                       else "") + ";")
-        if not union:
-            parts += _gap_bitfields(8 * type.get_size() - at)
+            parts.append(self._declare_member(field.type, name) + (f" : {bits}" if field.is_bitfield() else "") + ";")
+        # Unnamed bit-fields may be all that makes a union as large as it is.
+        parts += [f"uint64 : {min(8 * type.get_size(), 64)};"] if union else _gap_bitfields(8 * type.get_size() - at)
         return f"{{ {' '.join(parts)} }} __attribute__((packed, aligned({max(type.get_align(), 1)})))"
 
     def _declare_member(self, type: ClangType, name: str) -> str:

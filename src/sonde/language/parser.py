@@ -106,7 +106,8 @@ class Parser(FileParser):
         """Where to go on after an error in the item at ``pos``."""
         end = self.tokens[-1][2]  # the lexer has found the end of the item
         if end > pos:
-            return end
+            behind = self._lexer.skip_trivia(end)
+            return behind + 1 if self.source.text.startswith(";", behind) else end  # of a definition
         brace = self.source.text.find("{", pos)
         if brace < 0:
             return len(self.source.text)
@@ -369,17 +370,17 @@ def _load_file(outer: FileParser, path: str, span: Span) -> None:
     if path in outer.loaded:
         return
     if outer.within >= MAX_INCLUDES:
-        outer.error("include-depth", f"files include one another too deeply: {path}", span)
+        outer.report_inclusion("include-depth", f"files include one another too deeply: {path}", span)
         return
     if path.endswith(".c"):
-        outer.error("not-supported", f"{path} is a program in C, which would have to be compiled", span,
-                   ["Sonde brings no C compiler along: write a macro or a fn in the language, or load the program "
-                    "with bpftool and trace it with fentry:bpf:NAME"])
+        outer.report_inclusion("not-supported", f"{path} is a program in C, which would have to be compiled", span,
+                               ["Sonde brings no C compiler along: write a macro or a fn in the language, or load the "
+                                "program with bpftool and trace it with fentry:bpf:NAME"])
         return
     try:
         source = outer.files.read_source(path)
     except OSError as error:
-        outer.error("header-not-found", f"failed to open file '{path}': {error.strerror}", span)
+        outer.report_inclusion("header-not-found", f"failed to open file '{path}': {error.strerror}", span)
         return
     if path.endswith(".bt"):
         outer.loaded.add(path)

@@ -19,16 +19,12 @@ _COMMENT = r"(?s:/\*.*?(?:\*/|\Z)|//.*)"
 _QUOTED_OR_COMMENT = r'"[^"\\]*(?:\\.[^"\\]*)*"|' + _COMMENT
 _BRANCH = r"(?m)^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b"
 
-_ENOUGH = 20  # errors
-
 _PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"\\]*"'  # a plain number or string: the name of a constant
-
-# What is known before the script starts: kernel types always come from BTF.
-PREDEFINED = frozenset(("BPFTRACE_HAVE_BTF",))
 
 
 class Preprocessor:
-    """Obeys the ``#`` lines, one after another; ``condition(start, end)`` evaluates the text of an ``#if``.
+    """Obeys the ``#`` lines, one after another; ``condition(start, end)`` evaluates the text of an ``#if``, and
+    ``predefines(name)`` says what is defined before the first line.
 
     ``defines`` has the object-like macros (name → text), ``macros`` those that are replaced as text (all with
     parameters, and those that are not a plain number or string), ``includes`` the headers in order, each passed to
@@ -36,7 +32,8 @@ class Preprocessor:
     """
 
     def __init__(self, source: Source, diagnostics: Diagnostics, condition: Callable[[int, int], bool],
-                 include: Callable[[str, bool, Span], None] | None = None, outer: Preprocessor | None = None) -> None:
+                 predefines: Callable[[str], bool], include: Callable[[str, bool, Span], None] | None = None,
+                 outer: Preprocessor | None = None) -> None:
         self.defines: dict[str, str] = outer.defines if outer is not None else {}
         self.macros: dict[str, CMacro] = outer.macros if outer is not None else {}
         self.includes: list[str] = outer.includes if outer is not None else []
@@ -44,6 +41,7 @@ class Preprocessor:
         self._source = source
         self._diagnostics = diagnostics
         self._condition = condition
+        self._predefines = predefines
         self._open: list[Span] = []  # the #if of each conditional that we are in
 
     def handle_directive(self, pos: int) -> int:
@@ -71,17 +69,17 @@ class Preprocessor:
             self._error("unbalanced-conditional", "this conditional has no #endif", span)
 
     def is_defined(self, name: str) -> bool:
-        return name in self.defines or name in self.macros or name in PREDEFINED
+        return name in self.defines or name in self.macros or self._predefines(name)
 
     def expand_tokens(self, tokens: list[Token]) -> list[Token]:
         """The tokens with ``macros`` expanded."""
         if not any(token[1] in self.macros for token in tokens):
             return tokens
         from .cmacros import expand_c_macros
-        return expand_c_macros(tokens, self.macros)
+        return expand_c_macros(tokens, self.macros, self.defines)
 
     def _error(self, code: str, message: str, span: Span, hints: tuple[str, ...] = ()) -> None:
-        if len(self._diagnostics.items) < _ENOUGH:
+        if not self._diagnostics.is_full:
             self._diagnostics.error(code, message, span, hints)
 
     def _handle_simple(self, name: str, rest: str, span: Span) -> None:
@@ -94,8 +92,7 @@ class Preprocessor:
             self._handle_include(patterns.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
         elif name == "error":
             self._error("error-directive", f"#error{rest.rstrip()}", span)
-        elif name == "pragma" and len(self._diagnostics.items) < _ENOUGH \
-                and patterns.match(r"\s*pack\s*\([^)]*\d", rest):
+        elif name == "pragma" and patterns.match(r"\s*pack\s*\([^)]*\d", rest):
             self._diagnostics.warning("ignored-attribute", "#pragma pack has no effect: structs are laid out as if it "
                                       "were not there", span, ["write __attribute__((packed)) after the struct"])
         elif name not in ("pragma", "warning", "line", "ident", ""):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import patterns
 from .ast import Expr, TypeSyntax
 from .cursor import Cursor
 from .lexer import MAX_INT, parse_integer
@@ -18,6 +19,10 @@ _NAMES = frozenset((
     "__s16", "__s32", "__s64", "__be16", "__be32", "__be64", "__le16", "__le32", "__le64", "__sum16", "__wsum",
     "uint", "ushort", "ulong", "u_int", "u_short",
 ))
+
+_SIZES = {"char": 1, "signed char": 1, "short": 2, "int": 4, "long": 8, "long long": 8, "float": 4, "double": 8,
+          "bool": 1, "_Bool": 1, "size_t": 8, "ssize_t": 8, "uintptr_t": 8, "intptr_t": 8}
+_SIZED = r"(?:__)?(?:u?int|[us]|[bl]e)(8|16|32|64)(?:_t)?"
 
 _OPERAND_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "(", "-", "!", "~", "*", "&", "++",
                              "--", "{"))
@@ -47,6 +52,12 @@ def normalise_base_type(words: list[str]) -> str:
     else:
         return base if base in ("float", "double") and not (longs or unsigned or signed) else ""
     return f"unsigned {name}" if unsigned else name
+
+
+def size_of_base(name: str) -> int | None:
+    """Bytes of a base type by its name; None for any other type."""
+    sized = patterns.fullmatch(_SIZED, name)
+    return int(sized[1]) // 8 if sized is not None else _SIZES.get(name.removeprefix("unsigned "))
 
 
 class TypeParser(Cursor):

@@ -1,8 +1,7 @@
 """Numbers that C programs know as macros, which BTF cannot hold.
 
-``AF_* SOCK_* IPPROTO_* SOL_* SO_* TCP_*`` come from Python's ``socket``, ``E*`` from ``errno``, ``SIG*`` from
-``signal``, ``S_I* O_*`` from ``stat`` and ``os``; each module is imported only when a script uses such a name. The rest
-is here, each with its kernel header.
+Most come from Python's modules, by how their names begin (``AF_INET``: ``socket``, ``EPOLLIN``: ``select``); each is
+imported only when a script uses such a name. The rest is here, each with its header.
 """
 
 from __future__ import annotations
@@ -61,15 +60,67 @@ _TABLE: dict[str, int] = {
     # include/uapi/linux/fcntl.h, futex.h, wait.h, mman.h
     "AT_FDCWD": -100, "CLONE_VM": 0x100, "CLONE_FS": 0x200, "CLONE_FILES": 0x400, "CLONE_THREAD": 0x10000,
     "CLONE_NEWNS": 0x20000, "CLONE_NEWNET": 0x40000000, "CLONE_NEWPID": 0x20000000, "CLONE_NEWUSER": 0x10000000,
-    "FUTEX_WAIT": 0, "FUTEX_WAKE": 1, "PROT_READ": 1, "PROT_WRITE": 2, "PROT_EXEC": 4, "MAP_SHARED": 1,
-    "MAP_PRIVATE": 2, "MAP_FIXED": 16, "MAP_ANONYMOUS": 32,
+    "FUTEX_PRIVATE_FLAG": 128, "FUTEX_CLOCK_REALTIME": 256, "FUTEX_CMD_MASK": -385,
+    "MAP_FIXED": 16, "MAP_FIXED_NOREPLACE": 0x100000, "MS_ASYNC": 1, "MS_INVALIDATE": 2, "MS_SYNC": 4,
+    # signal.h, unistd.h, sys/epoll.h, sys/stat.h, time.h, limits.h, sys/timerfd.h
+    "SA_NOCLDSTOP": 1, "SA_NOCLDWAIT": 2, "SA_SIGINFO": 4, "SA_ONSTACK": 0x08000000, "SA_RESTART": 0x10000000,
+    "SA_NODEFER": 0x40000000, "SA_RESETHAND": 0x80000000, "STDIN_FILENO": 0, "STDOUT_FILENO": 1, "STDERR_FILENO": 2,
+    "EPOLL_CTL_ADD": 1, "EPOLL_CTL_DEL": 2, "EPOLL_CTL_MOD": 3, "S_IFMT": 0o170000, "CLOCKS_PER_SEC": 1000000,
+    "CHAR_BIT": 8, "TFD_NONBLOCK": 0o4000, "TFD_CLOEXEC": 0o2000000,
+    # include/uapi/linux/mount.h
+    "MS_RDONLY": 1, "MS_NOSUID": 2, "MS_NODEV": 4, "MS_NOEXEC": 8, "MS_SYNCHRONOUS": 16, "MS_REMOUNT": 32,
+    "MS_NOATIME": 1024, "MS_NODIRATIME": 2048, "MS_BIND": 4096, "MS_MOVE": 8192, "MS_REC": 16384, "MS_SILENT": 32768,
+    "MS_UNBINDABLE": 1 << 17, "MS_PRIVATE": 1 << 18, "MS_SLAVE": 1 << 19, "MS_SHARED": 1 << 20, "MS_RELATIME": 1 << 21,
+    "MNT_FORCE": 1, "MNT_DETACH": 2, "MNT_EXPIRE": 4,
+    # include/uapi/linux/inotify.h
+    "IN_ACCESS": 1, "IN_MODIFY": 2, "IN_ATTRIB": 4, "IN_CLOSE_WRITE": 8, "IN_CLOSE_NOWRITE": 16, "IN_OPEN": 32,
+    "IN_MOVED_FROM": 64, "IN_MOVED_TO": 128, "IN_CREATE": 256, "IN_DELETE": 512, "IN_DELETE_SELF": 1024,
+    "IN_MOVE_SELF": 2048,
+    # include/uapi/linux/ptrace.h, prctl.h
+    "PTRACE_TRACEME": 0, "PTRACE_PEEKTEXT": 1, "PTRACE_PEEKDATA": 2, "PTRACE_POKETEXT": 4, "PTRACE_POKEDATA": 5,
+    "PTRACE_CONT": 7, "PTRACE_KILL": 8, "PTRACE_SINGLESTEP": 9, "PTRACE_ATTACH": 16, "PTRACE_DETACH": 17,
+    "PTRACE_SYSCALL": 24, "PTRACE_SETOPTIONS": 0x4200, "PTRACE_SEIZE": 0x4206,
+    "PR_SET_PDEATHSIG": 1, "PR_GET_DUMPABLE": 3, "PR_SET_DUMPABLE": 4, "PR_SET_NAME": 15, "PR_GET_NAME": 16,
+    "PR_SET_SECCOMP": 22, "PR_SET_MM": 35, "PR_SET_CHILD_SUBREAPER": 36, "PR_SET_NO_NEW_PRIVS": 38,
+    # include/uapi/linux/netlink.h
+    "NETLINK_ROUTE": 0, "NETLINK_SOCK_DIAG": 4, "NETLINK_XFRM": 6, "NETLINK_AUDIT": 9, "NETLINK_CONNECTOR": 11,
+    "NETLINK_NETFILTER": 12, "NETLINK_KOBJECT_UEVENT": 15, "NETLINK_GENERIC": 16, "NLM_F_REQUEST": 1, "NLM_F_MULTI": 2,
+    "NLM_F_ACK": 4, "NLM_F_DUMP": 0x300,
+    # include/uapi/linux/magic.h
+    "EXT4_SUPER_MAGIC": 0xEF53, "TMPFS_MAGIC": 0x01021994, "PROC_SUPER_MAGIC": 0x9FA0, "SYSFS_MAGIC": 0x62656572,
+    "XFS_SUPER_MAGIC": 0x58465342, "BTRFS_SUPER_MAGIC": 0x9123683E, "NFS_SUPER_MAGIC": 0x6969,
+    "OVERLAYFS_SUPER_MAGIC": 0x794C7630, "CGROUP2_SUPER_MAGIC": 0x63677270,
     # include/linux/blk_types.h: request flags that old scripts spell out
     "REQ_OP_READ": 0, "REQ_OP_WRITE": 1, "REQ_OP_FLUSH": 2, "REQ_OP_DISCARD": 3, "REQ_OP_BITS": 8,
     "REQ_OP_MASK": 255,
 }
 
-_SOCKET = ("AF_", "PF_", "SOCK_", "IPPROTO_", "SOL_", "SO_", "TCP_", "IP_", "IPV6_", "MSG_", "SHUT_")
-_MODES = ("S_I", "O_", "R_OK", "W_OK", "X_OK", "SEEK_")
+_IN_ORDER = {  # from 0
+    # include/uapi/linux/capability.h
+    "CAP_": "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE "
+            "NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT "
+            "SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE "
+            "AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ "
+            "PERFMON BPF CHECKPOINT_RESTORE",
+    # include/uapi/linux/futex.h
+    "FUTEX_": "WAIT WAKE FD REQUEUE CMP_REQUEUE WAKE_OP LOCK_PI UNLOCK_PI TRYLOCK_PI WAIT_BITSET WAKE_BITSET "
+              "WAIT_REQUEUE_PI CMP_REQUEUE_PI LOCK_PI2",
+}
+_MODULES = {  # of Python, and how the names begin that they have
+    "socket": ("AF_", "SOCK_", "IPPROTO_", "SOL_", "SO_", "TCP_", "IP_", "IPV6_", "MSG_", "SHUT_", "INADDR_"),
+    "signal": ("SIG", "ITIMER_"),
+    "stat": ("S_I",),
+    "os": ("O_", "R_OK", "W_OK", "X_OK", "F_OK", "SEEK_", "SCHED_", "WNOHANG", "WUNTRACED", "WCONTINUED", "WEXITED",
+           "P_", "PRIO_", "RTLD_", "EFD_", "GRND_", "MFD_", "SPLICE_F_", "POSIX_FADV_", "XATTR_"),
+    "fcntl": ("F_", "LOCK_", "FD_"),
+    "select": ("EPOLL", "POLL"),
+    "mmap": ("PROT_", "MAP_", "MADV_"),
+    "resource": ("RLIMIT_", "RUSAGE_"),
+    "time": ("CLOCK_",),
+    "termios": ("TIOC", "FION"),
+    "errno": ("E",),
+}
+_HANDLERS = ("SIG_DFL", "SIG_IGN")  # pointers
 _SYSCALL = ("__NR_", "SYS_")
 
 
@@ -78,21 +129,19 @@ def macro_constant(name: str, syscall: object = None) -> int | None:
     value = _TABLE.get(name)
     if value is not None:
         return value
-    if name.startswith(_SOCKET):
-        import socket
-        return _plain_integer(getattr(socket, ("AF_" + name[3:]) if name.startswith("PF_") else name, None))
-    if name.startswith("SIG"):
-        import signal
-        return _plain_integer(getattr(signal, name, None)) if not name.startswith("SIG_") else None
-    if name.startswith(_MODES):
-        import os
-        import stat
-        return _plain_integer(getattr(stat, name, getattr(os, name, None)))
+    prefix, _, rest = name.partition("_")
+    order = _IN_ORDER.get(f"{prefix}_", "").split()
+    if rest in order:
+        return order.index(rest)
+    if name.startswith("PF_"):
+        name = "AF_" + name[3:]
     if name.startswith(_SYSCALL) and callable(syscall):
         return _plain_integer(syscall(name.split("_", 3)[-1] if name.startswith("__NR_") else name[4:]))
-    if name.startswith("E") and name.isupper():
-        import errno
-        return _plain_integer(getattr(errno, name, None))
+    for module, prefixes in _MODULES.items():
+        if name.startswith(prefixes) and name.isupper() and name not in _HANDLERS:
+            found = _plain_integer(getattr(__import__(module), name, None))
+            if found is not None:
+                return found
     return None
 
 

@@ -482,7 +482,7 @@ class CheckContext:
 
     def _where_filled(self, state: MapState, node: Node) -> list[str]:
         filled = self.find_left_out(state.name)
-        if filled is not None and filled.span != node.span:
+        if filled is not None and filled.span != node.span and not self.diagnostics.has_errors:
             return [f"it is filled at {filled.span}, which is left out in this run"]
         others = [name for name, other in self.maps.items() if other.inferred_value is not None]
         return [f"did you mean {close}?" for close in nearest_names(state.name, others)[:1]]

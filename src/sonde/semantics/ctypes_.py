@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arch import ARCHES
 from ..language.ast import CEnum, CField, CStruct, CTypedef, TypeSyntax
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..source import Span
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LARGEST = 1 << 31  # bytes of a type
+# Structs that the C library lays out otherwise than the kernel, whose BTF has them, and the headers that declare them.
+_OF_LIBC = {"struct tm": "time.h", "struct sigaction": "signal.h", "struct msghdr": "sys/socket.h",
+            "struct mmsghdr": "sys/socket.h"}
 
 _SIZED = {f"{prefix}int{bits}{suffix}": base for suffix in ("", "_t") for prefix, row in
           (("", (INT8, INT16, INT32, INT64)), ("u", (UINT8, UINT16, UINT32, UINT64)))
@@ -69,8 +73,9 @@ def parse_c_integer(base: str) -> Type | None:
 class TypeNames:
     """Resolves types as written. The script's definitions hide the kernel's of the same name."""
 
-    def __init__(self, world: World, diagnostics: Diagnostics) -> None:
+    def __init__(self, world: World, diagnostics: Diagnostics, includes: Sequence[str] = ()) -> None:
         self.world = world
+        self.includes = includes
         self.diagnostics = diagnostics
         self.structs: dict[str, Struct] = {}  # "struct x" / "union x"
         self.enums: dict[str, Enum] = {}
@@ -117,11 +122,13 @@ class TypeNames:
 
     def _define_struct(self, item: CStruct, struct: Struct | None = None) -> Struct:
         struct = struct or self.structs.get(_struct_tag(item)) or self._announce_struct(item)
-        layout = _Layout(item.union, item.packed, item.align)
+        layout = _Layout(item.union, item.packed, item.align, ARCHES[self.world.arch].aligns_unnamed_bits)
+        names = set[str]()
         for field in item.fields:
             type = self._field_type(field)
             if type is not None:
-                layout.add_member(field.name, type, field.bits, field.align)
+                self._check_member(field, type, names)
+                layout.add_member(field.name, type, field)
         fields, size, align = layout.finish_layout()
         if size > LARGEST:
             self._report_too_large(str(struct), item.span)
@@ -129,6 +136,15 @@ class TypeNames:
         struct.load, struct.bytes, struct.alignment = lambda: fields, size, align
         self.unfinished.discard(_struct_tag(item))
         return struct
+
+    def _check_member(self, field: CField, type: Type, names: set[str]) -> None:
+        """``names``: of the members before it."""
+        if field.name in names:
+            self.diagnostics.error("redefinition", f"duplicate member '{field.name}'", field.span)
+        names |= {field.name} - {""}
+        if field.bits is not None and field.bits > 8 * type.size:
+            self.diagnostics.error("bad-size", f"width of bit-field '{field.name}' ({field.bits} bits) exceeds the "
+                                   f"width of its type ({8 * type.size} bits)", field.span)
 
     def _field_type(self, field: CField) -> Type | None:
         if field.inline is None:
@@ -173,6 +189,11 @@ class TypeNames:
         if base is None:
             self.report_unknown_type(syntax)
             return None
+        header = _OF_LIBC.get(syntax.base)
+        if header in self.includes and syntax.base not in self.structs:
+            self.diagnostics.warning(
+                "kernel-struct", f"{syntax.base} is the kernel's: that of <{header}>, as programs have it, is laid out "
+                "otherwise", syntax.span, ["for a program's, define it in the script"])
         found = _derive_type(base, syntax.pointers, syntax.dims, space)
         if isinstance(found, Array) and found.size > LARGEST:
             self._report_too_large(str(found), syntax.span)
@@ -245,33 +266,35 @@ def _derive_type(base: Type, pointers: int, dims: Sequence[int], space: str) -> 
 
 
 class _Layout:
-    """Places members as the System V ABI does."""
+    """Places members as C compilers for Linux do; ``unnamed_align``: unnamed bit-fields count for the alignment."""
 
-    def __init__(self, union: bool, packed: bool, align: int = 0) -> None:
+    def __init__(self, union: bool, packed: bool, align: int, unnamed_align: bool) -> None:
         self.union = union
         self.packed = packed
         self.fields: list[StructField] = []
         self.bits = 0  # end of what has been placed
         self.largest = 0
         self.align = max(align, 1)
+        self.unnamed_align = unnamed_align
 
-    def add_member(self, name: str, type: Type, width: int, least: int = 0) -> None:
-        align = max(1 if self.packed else type.align, least)
-        self.align = max(self.align, align)
+    def add_member(self, name: str, type: Type, field: CField) -> None:
         start = 0 if self.union else self.bits
-        if width:
-            self._add_bitfield(name, type, width, start)
-        else:
-            offset = round_up(round_up(start, 8) // 8, align)
+        packed = self.packed or field.packed
+        if field.bits is None or name or self.unnamed_align:
+            self.align = max(self.align, 1 if packed else type.align, field.align)
+        if field.bits is None:
+            offset = round_up(round_up(start, 8) // 8, max(1 if packed else type.align, field.align))
             self.fields.append(StructField(name, type, offset))
             self.bits = (offset + type.size) * 8
+        else:
+            self._add_bitfield(name, type, field.bits, round_up(start, max(8 * field.align, 1)), packed)
         self.largest = max(self.largest, self.bits)
 
-    def _add_bitfield(self, name: str, type: Type, width: int, start: int) -> None:
+    def _add_bitfield(self, name: str, type: Type, width: int, start: int, packed: bool) -> None:
         unit = type.size * 8
-        if not self.packed and start // unit != (start + width - 1) // unit:
+        if not width or not packed and start // unit != (start + width - 1) // unit:
             start = round_up(start, unit)
-        base = start // 8 if self.packed else start // unit * type.size
+        base = start // 8 if packed else start // unit * type.size
         if name:
             self.fields.append(StructField(name, type, base, start - base * 8, width))
         self.bits = start + width
