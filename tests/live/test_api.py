@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,47 @@ def test_a_trace_can_be_left_early() -> None:
         for _ in tracing.events(timeout=0.05):
             break
     tracing.close()
+
+
+EXITS = 'interval:ms:5 { @n++; printf("%d\\n", @n); if (@n == 5) { exit(7); } }'
+
+
+def test_the_status_does_not_depend_on_who_reads() -> None:
+    with sonde.trace(EXITS) as stopped:
+        time.sleep(0.3)
+        assert [event.args[0] for event in stopped.stop()] == [1, 2, 3, 4, 5]
+        assert stopped.status == 7
+    with sonde.trace(EXITS) as left:
+        time.sleep(0.3)
+    assert left.status == 7 and left.maps["@n"].value == 5 and not left.losses
+    with sonde.trace(EXITS + " end { exit(8); }") as ended:
+        time.sleep(0.3)
+    assert ended.status == 8
+    with sonde.trace("begin { }", command=["sh", "-c", "exit 3"]) as command:
+        list(command)
+    assert command.status == 3
+
+
+def test_readers_share_the_events_of_a_trace() -> None:
+    seen: list[int] = []
+
+    async def read(tracing: sonde.Trace) -> None:
+        async for event in tracing:
+            seen.append(event.args[0])
+            await asyncio.sleep(0)
+
+    async def work(script: str, stop: bool, close: bool) -> None:
+        async with sonde.trace(script) as tracing:
+            readers = [asyncio.create_task(read(tracing)) for _ in range(3)]
+            if stop or close:
+                await asyncio.sleep(0.1)
+            if stop:
+                tracing.stop()
+            if not close:
+                await asyncio.gather(*readers)
+        await asyncio.gather(*readers)
+
+    asyncio.run(asyncio.wait_for(work(EXITS.replace("== 5", "== 50"), False, False), 20))
+    assert sorted(seen) == list(range(1, 51))
+    for stop, close in ((True, False), (False, True)):
+        asyncio.run(asyncio.wait_for(work('interval:ms:5 { printf("%d %s\\n", 1, ustack); }', stop, close), 20))
