@@ -402,7 +402,7 @@ def test_a_full_disk(tmp_path: Path, rows: int) -> None:
     (["--otlp", "ftp://x", "-e", "begin { @ = 1; }"], "'ftp://x' is no address of a collector: http://"),
     (["--otlp", "h:99999", "-e", "begin { @ = 1; }"], "'h:99999' is no address of a collector"),
     (["--prometheus", "host", "-e", "begin { }"], "--prometheus takes an address, not 'host'"),
-    (["--parquet", "-q", "-e", "begin { @ = 1; }"], "--parquet takes a file, and '-q' is an option"),
+    (["--parquet", "-q", "-e", "begin { @ = 1; }"], "option '--parquet' requires an argument"),
     (["--prometheus", "127.0.0.1:99999", "-e", "begin { }"], "is no address"),
     (["--prometheus", "127.0.0.1:9", "--keys", "0", "-e", "begin { }"], "--keys takes a whole number from 1 up"),
     (["--parquet", "/nowhere/x", "-e", "begin { @ = 1; }"], "failed to open output file '/nowhere/x'"),

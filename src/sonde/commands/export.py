@@ -104,9 +104,6 @@ def requested_exports(parsed: Parsed) -> dict[str, str]:
                 raise UsageError(f"--{name} takes an address, not '{word}'", ["for example collector:4318"])
             parsed.words.insert(0, word)  # it was the script already
             own[name] = ""
-    if own.get("parquet", "").startswith("-"):
-        raise UsageError(f"--parquet takes a file, and '{own['parquet']}' is an option",
-                         [f"a file of that name is ./{own['parquet']}"])
     found: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
     if not found:
         raise UsageError("export where to? --prometheus, --otlp, --otlp-profiles or --parquet FILE",
