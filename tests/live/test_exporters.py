@@ -388,12 +388,14 @@ def test_a_single_table_is_the_file_itself(tmp_path: Path) -> None:
 def test_a_full_disk(tmp_path: Path, rows: int) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], check=True)
     try:
-        done = run_sonde("export", "--parquet", str(tmp_path / "x.parquet"), "-e", 'begin { @ = 1; } begin { '
+        done = run_sonde("export", "--parquet", str(tmp_path / "x.parquet"), "--otlp", str(free_port()), "-e",
+                         'begin { @ = 1; } begin { '
                          f'for ($i : 0..{rows}) {{ printf("n=%d t=%d\\n", rand, nsecs); }} exit(); }}')
     finally:
         subprocess.run(["umount", tmp_path], check=True)
     said = [line for line in done.stderr.splitlines() if "Lost" not in line]
-    assert done.returncode == 1 and said[-1] == "ERROR: No space left on device" and len(said) == 3
+    assert done.returncode == 1 and said[-1] == "ERROR: No space left on device" and len(said) == 5
+    assert said[-2].endswith(": the last metrics are lost"), "the others are finished too"
 
 
 @pytest.mark.parametrize(("words", "complaint"), [

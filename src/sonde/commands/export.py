@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -153,8 +154,9 @@ def _run_export(trace: TracedRun, parsed: Parsed, asked: dict[str, str]) -> int:
         status = _run_exporters(trace, _make_handlers(trace, gatherer, exporters, out), exporters, out, lock)
     finally:
         tell_manager("STOPPING=1")
-        for exporter in exporters:
-            exporter.finish()
+        with ExitStack() as ending:  # all of them, whatever one says
+            for exporter in exporters:
+                ending.callback(exporter.finish)
         for line in [line for each in exporters for line in getattr(each, "end_messages", list)()]:
             out.write_note(line)
     return status or int(any(exporter.failed for exporter in exporters))
