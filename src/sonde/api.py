@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 
+from .arguments import check_arguments
 from .compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, mask_refusals, script_environment
 from .ending import Ending
 from .errors import StandInRefused, UsageError, VerifierError
@@ -68,6 +69,7 @@ class Trace(TracedRun):
         self._budget = budget
         self._group_log: GroupLog | None = None
         self._family_log: FamilyLog | None = None
+        self._entered = False
         self._tell: Callable[[str], object] = str  # as the session's own
         self._groups_until = 0  # the id of the youngest control group, before this trace looked at them
 
@@ -84,6 +86,9 @@ class Trace(TracedRun):
 
     def attach(self) -> None:
         """Load, run ``begin``, attach everything. VerifierError, PrivilegeError, AttachError ..."""
+        if self._entered or self.ending.over:
+            raise UsageError("a trace is entered once: sonde.trace() makes another")
+        self._entered = True
         self._begin(attach=True)
 
     def _begin(self, attach: bool) -> None:
@@ -279,9 +284,11 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
     (128 MiB). ``budget`` is the share of one CPU's time that the programs may take (0.02 is ``--budget 2%``; 0: no
     budget); what it kept back is in ``losses.withheld``. ``container`` limits it to the tasks in the container, pod or
     service of that name, as ``-C`` does. ``flight`` ("30s", "5m,256M") keeps what the script sends in the kernel, until
-    ``dump()`` gives out the latest. Raises CompileError at once, and PrivilegeError,
+    ``dump()`` gives out the latest. Raises UsageError and CompileError at once, and PrivilegeError,
     MissingFeatureError, AttachError or VerifierError on entering.
     """
+    check_arguments(source=source, params=params, pid=pid, command=command, memory=memory, budget=budget,
+                    container=container, flight=flight)
     window = region = 0
     if flight:
         from .flight.settings import parse_flight

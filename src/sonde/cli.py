@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EMFILE
 
 from . import commands
 from .commands import COMMANDS
@@ -63,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:  # a full disk, a terminal that is gone
         _give_up_stdout()
-        print_to_stderr(f"ERROR: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        where = f"{error.filename}: " if error.filename and error.errno != EMFILE else ""  # then: Sonde's own modules
+        _print_error(f"{where}{error.strerror or error}", [])
         return 1
     except Exception as error:  # a mistake of Sonde's own: said in a line, in full with -v
         if parsed is not None and parsed.has("verbose"):
@@ -82,12 +84,18 @@ def _report_error(error: SondeError, parsed: Parsed | None, arguments: Sequence[
     if isinstance(error, VerifierError):
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
         return 255  # as bpftrace
-    print_to_stderr(f"ERROR: {shorten_message(error.message)}")
-    for hint in error.hints:
-        print_to_stderr(f"HINT: {shorten_message(hint)}")
+    _print_error(error.message, error.hints)
     if isinstance(error, OptionError) and arguments[0].startswith("-"):
         print_to_stderr("\n" + usage_text())
     return 255 if isinstance(error, AttachError) else 1  # as bpftrace
+
+
+def _print_error(message: str, hints: Sequence[str]) -> None:
+    """An error in words. What lacks a descriptor lacks nothing else."""
+    if os.strerror(EMFILE).lower() in message.lower():
+        hints = ["the limit of open files is too low: ulimit -n 65536 raises it"]
+    for line in [f"ERROR: {shorten_message(message)}", *[f"HINT: {shorten_message(hint)}" for hint in hints]]:
+        print_to_stderr(line)
 
 
 def _status_of_findings(errors: Sequence[Diagnostic]) -> int:

@@ -55,6 +55,14 @@ class SondeError(Exception):
         self.message = message
         self.hints = list(hints)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For pickle and copy: what it carries, since ``__init__`` takes something else in each class."""
+        return _remake, (type(self), self.args), self.__dict__
+
+
+def _remake(error: type[SondeError], args: tuple[object, ...]) -> SondeError:
+    return error.__new__(error, *args)
+
 
 class CompileError(SondeError):
     """The script does not compile. ``diagnostics`` has every finding, errors and warnings, in order."""

@@ -214,7 +214,7 @@ def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str,
     elif not equals:
         if row.value.startswith("["):
             value = pending.pop(0) if pending and not (pending[0].startswith("-") and pending[0] != "-") else ""
-        elif not pending:
+        elif not pending or pending[0] in known:
             raise OptionError(f"option '{name}' requires an argument" if name.startswith("--") else
                               f"option requires an argument -- '{name[1:]}'",
                               [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])

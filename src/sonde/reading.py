@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +19,7 @@ R = TypeVar("R")
 # kind of ErrorSite -> what is missing
 _INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} failed", "stack_lost": "stacks lost",
                "preempted": "events dropped"}
+_LOOK = 0.25    # s: between looks at whether another reader has come to the end
 _AGAIN = 0.005  # s: until the next look at records whose place in the order is not yet certain
 
 
@@ -100,7 +102,7 @@ class Events(EventTable):
             if session.is_holding:
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
-                await wait_for_work(session, left)
+                await wait_for_work(session, _LOOK if left is None else min(left, _LOOK))
 
 
 def warn_of_losses(trace: TracedRun) -> None:
@@ -123,14 +125,15 @@ async def wait_for_work(session: Session, timeout: float | None) -> None:
     """Wait until a session has something to do, so many seconds at most, and a moment more for what has time."""
     waiting = session.waiting
     await wait_readable(waiting.fileno(), timeout)
-    if rest := waiting.rest:
+    if not session.done and (rest := waiting.rest):
         await wait_readable(waiting.record_fileno(), rest)
 
 
 async def wait_readable(fd: int, timeout: float | None) -> None:
-    """Wait until a descriptor is readable, so many seconds at most."""
+    """Wait until a descriptor is readable, so many seconds at most; others may wait for it, too."""
     import asyncio
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    fd = os.dup(fd)  # a loop has one reader for each
     loop.add_reader(fd, ready.set)
     try:
         await asyncio.wait_for(ready.wait(), timeout)
@@ -138,3 +141,4 @@ async def wait_readable(fd: int, timeout: float | None) -> None:
         pass
     finally:
         loop.remove_reader(fd)
+        os.close(fd)

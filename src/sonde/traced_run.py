@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .runtime.session import Session
     from .runtime.values import DecodingContext, Items
 
+_NOT_ATTACHED = "the trace is not attached: use it as a context manager"
+
 
 class TracedRun:
     """What a run has to show. Enter it to let it begin, leave it to end it; then maps and losses can still be read."""
@@ -76,7 +78,7 @@ class TracedRun:
     def session(self) -> Session:
         """The running session; UsageError before :meth:`attach`."""
         if self._session is None:
-            raise UsageError("the trace is not attached: use it as a context manager")
+            raise UsageError(_NOT_ATTACHED)
         return self._session
 
     @property
@@ -87,8 +89,9 @@ class TracedRun:
 
     @property
     def map_reader(self) -> MapReader:
-        """What reads the maps."""
-        assert self._reader is not None
+        """What reads the maps; UsageError before :meth:`attach`."""
+        if self._reader is None:
+            raise UsageError(_NOT_ATTACHED)
         return self._reader
 
     # records: raw and in order

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,3 +139,94 @@ def test_a_trace_can_be_left_early() -> None:
         for _ in tracing.events(timeout=0.05):
             break
     tracing.close()
+
+
+EXITS = 'interval:ms:5 { @n++; printf("%d\\n", @n); if (@n == 5) { exit(7); } }'
+
+
+def test_the_status_does_not_depend_on_who_reads() -> None:
+    with sonde.trace(EXITS) as stopped:
+        time.sleep(0.3)
+        assert [event.args[0] for event in stopped.stop()] == [1, 2, 3, 4, 5]
+        assert stopped.status == 7
+    with sonde.trace(EXITS) as left:
+        time.sleep(0.3)
+    assert left.status == 7 and left.maps["@n"].value == 5 and not left.losses
+    with sonde.trace(EXITS + " end { exit(8); }") as ended:
+        time.sleep(0.3)
+    assert ended.status == 8
+    with sonde.trace("begin { }", command=["sh", "-c", "exit 3"]) as command:
+        list(command)
+    assert command.status == 3
+
+
+def test_readers_share_the_events_of_a_trace() -> None:
+    seen: list[int] = []
+
+    async def read(tracing: sonde.Trace) -> None:
+        async for event in tracing:
+            seen.append(event.args[0])
+            await asyncio.sleep(0)
+
+    async def work(script: str, stop: bool, close: bool) -> None:
+        async with sonde.trace(script) as tracing:
+            readers = [asyncio.create_task(read(tracing)) for _ in range(3)]
+            if stop or close:
+                await asyncio.sleep(0.1)
+            if stop:
+                tracing.stop()
+            if not close:
+                await asyncio.gather(*readers)
+        await asyncio.gather(*readers)
+
+    asyncio.run(asyncio.wait_for(work(EXITS.replace("== 5", "== 50"), False, False), 20))
+    assert sorted(seen) == list(range(1, 51))
+    for stop, close in ((True, False), (False, True)):
+        asyncio.run(asyncio.wait_for(work('interval:ms:5 { printf("%d %s\\n", 1, ustack); }', stop, close), 20))
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), [
+    ({"source": None}, "source is the text of a script, not None"),
+    ({"params": (5,)}, r"params is a list of texts: \$1, \$2 ... of the script, not \(5,\)"),
+    ({"params": "57"}, "params is a list of texts.* not '57'"),
+    ({"pid": "1"}, "pid is the id of a process .* not '1'"),
+    ({"pid": True}, "pid is .* not True"),
+    ({"pid": -1}, "pid is .* not -1"),
+    ({"pid": 1 << 40}, "pid is "),
+    ({"command": ["ls", 5]}, "command is a command: a text, or a list of its words, not"),
+    ({"memory": "1G"}, "memory is a number of bytes"),
+    ({"budget": 2}, "budget is a share of one CPU's time from 0.001 to 1, as 0.02 for 2% .*, not 2"),
+    ({"budget": -1}, "budget is .* not -1"),
+    ({"budget": "2%"}, "budget is .* not '2%'"),
+    ({"budget": float("nan")}, "budget is .* not nan"),
+    ({"container": 5}, "container is the name of a container, pod or service, not 5"),
+    ({"flight": 5}, 'flight is a time like "30s".* not 5'),
+])
+def test_arguments_that_make_no_sense(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(sonde.UsageError, match=complaint):
+        sonde.trace(**{"source": "begin { }"} | arguments)
+
+
+def test_the_arguments_of_a_fleet_are_checked_too() -> None:
+    with pytest.raises(sonde.UsageError, match=r"budget is a share of one CPU's time .*, not 2"):
+        sonde.fleet("local:a", "begin { }", budget=2)
+
+
+def test_a_trace_is_entered_once() -> None:
+    with sonde.trace("begin { @ = 1; } interval:s:60 { }") as tracing:
+        with pytest.raises(sonde.UsageError, match="entered once"):
+            tracing.attach()
+        assert tracing.maps["@"].value == 1, "it goes on"
+    with pytest.raises(sonde.UsageError, match="entered once"), tracing:
+        pass
+    assert tracing.maps["@"].value == 1
+    fresh = sonde.trace("begin { @ = 1; }")
+    with pytest.raises(sonde.UsageError, match="not attached"):
+        dict(fresh.maps["@"])
+    fresh.close()
+
+
+def test_a_warning_does_not_call_itself_one() -> None:
+    with pytest.warns(RuntimeWarning, match="^no container.* is called nosuch yet"), \
+            sonde.trace(f"{GETPPID} {{ @ = count(); }}", container="nosuch"):
+        pass

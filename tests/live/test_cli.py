@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -360,6 +361,20 @@ def test_check(tmp_path: Path) -> None:
     done = run_sonde("check", str(good), str(bad))
     assert done.returncode == 1
     assert f"{bad}:1:" in done.stderr
+    rest = run_sonde("check", "/nosuch.bt", str(good), str(tmp_path), str(good))
+    assert rest.returncode == 1 and rest.stdout.count(f"{good}: 1 probe") == 2
+    assert "/nosuch.bt': No such file" in rest.stderr and rest.stderr.count("ERROR: ") == 2
+
+
+@pytest.mark.parametrize("limit", range(7, 60, 4))
+def test_too_few_open_files(limit: int) -> None:
+    """Wherever it shows."""
+    done = run_sonde("-e", f"{GETPPID} {{ @a[ustack] = count(); }} interval:ms:1 {{ exit(); }}",
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, 4096)))
+    assert done.returncode == 0 or done.stderr.endswith(
+        "oo many open files\nHINT: the limit of open files is too low: ulimit -n 65536 raises it\n"), done.stderr
+    assert done.returncode or limit > 30
+    assert ".py" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -295,11 +295,43 @@ def test_otlp_has_exact_counts(target: Path) -> None:
 
 
 def test_a_collector_that_is_away_is_said_once(target: Path) -> None:
+    """And at the end that the metrics are lost."""
     url = f"http://127.0.0.1:{free_port()}/v1/metrics"
     with Tracer("export", "--otlp", url, "--interval", "0.1", "-e", script(target)) as tracer:
         until("the warning", lambda: "cannot be reached: Connection refused" in tracer._read(tracer._err))
         subprocess.run([target, "3"], check=True)
-    assert tracer.status == 0 and tracer.stderr.count("cannot be reached") == 1
+    warnings = [line for line in tracer.stderr.splitlines() if "cannot be reached" in line]
+    assert tracer.status == 1 and len(warnings) == 2
+    assert warnings[0].endswith("trying again with newer ones") and warnings[1].endswith(": the last metrics are lost")
+
+
+def test_a_collector_that_never_answers_is_not_waited_for_long() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        begun = time.monotonic()
+        done = run_sonde("export", "--otlp", f"127.0.0.1:{silent.getsockname()[1]}", "--interval", "0.2",
+                         "-e", "begin { @ = count(); } interval:s:1 { exit(); }")
+        assert time.monotonic() - begun < 8
+    assert done.returncode == 1
+    assert done.stderr.count("/v1/metrics does not answer: the last metrics are lost") == 1
+    assert "trying again" not in done.stderr
+
+
+def test_an_address_without_a_path(target: Path) -> None:
+    with Receiver() as receiver:
+        program = f"uprobe:{target}:counted {{ @[ustack(1)] = count(); }}"
+        address = receiver.url.removeprefix("http://").removesuffix("/v1/metrics")
+        done = run_sonde("export", "--otlp", address, "--otlp-profiles", f"http://{address}/", "-e", program,
+                         "-c", f"{target} 5")
+        assert done.returncode == 0, done.stderr
+        assert receiver.requests[-1][0] == "/v1/metrics" and len(receiver.profiles) == 1
+
+
+def test_a_profile_that_nobody_takes(target: Path) -> None:
+    done = run_sonde("export", "--otlp-profiles", str(free_port()), "-e",
+                     f"uprobe:{target}:counted {{ @[ustack(1)] = count(); }}", "-c", f"{target} 5")
+    assert done.returncode == 1 and "cannot be reached" in done.stderr
 
 
 def test_a_profile_goes_to_a_collector_and_to_a_file(target: Path, tmp_path: Path) -> None:
@@ -352,8 +384,27 @@ def test_a_single_table_is_the_file_itself(tmp_path: Path) -> None:
     assert file.exists() and os.listdir(tmp_path) == ["one.parquet"]
 
 
+@pytest.mark.parametrize("rows", [6_000, 60_000])  # they are written at the end; on the way
+def test_a_full_disk(tmp_path: Path, rows: int) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], check=True)
+    try:
+        done = run_sonde("export", "--parquet", str(tmp_path / "x.parquet"), "--otlp", str(free_port()), "-e",
+                         'begin { @ = 1; } begin { '
+                         f'for ($i : 0..{rows}) {{ printf("n=%d t=%d\\n", rand, nsecs); }} exit(); }}')
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    said = [line for line in done.stderr.splitlines() if "Lost" not in line]
+    assert done.returncode == 1 and said[-1] == "ERROR: No space left on device" and len(said) == 5
+    assert said[-2].endswith(": the last metrics are lost"), "the others are finished too"
+
+
 @pytest.mark.parametrize(("words", "complaint"), [
     (["-e", "begin { }"], "export where to?"),
+    (["--otlp", "collector", "-e", "begin { }"], "--otlp takes an address, not 'collector'\nHINT: for example"),
+    (["--otlp", "ftp://x", "-e", "begin { @ = 1; }"], "'ftp://x' is no address of a collector: http://"),
+    (["--otlp", "h:99999", "-e", "begin { @ = 1; }"], "'h:99999' is no address of a collector"),
+    (["--prometheus", "host", "-e", "begin { }"], "--prometheus takes an address, not 'host'"),
+    (["--parquet", "-q", "-e", "begin { @ = 1; }"], "option '--parquet' requires an argument"),
     (["--prometheus", "127.0.0.1:99999", "-e", "begin { }"], "is no address"),
     (["--prometheus", "127.0.0.1:9", "--keys", "0", "-e", "begin { }"], "--keys takes a whole number from 1 up"),
     (["--parquet", "/nowhere/x", "-e", "begin { @ = 1; }"], "failed to open output file '/nowhere/x'"),

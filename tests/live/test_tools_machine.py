@@ -233,7 +233,13 @@ def test_funclatency_and_funcslower(tmp_path: Path) -> None:
     (["biolatpcts", "-p", "99.99", "vda"], "'99.99' is no percentile"),
     (["klockstat", "-S", "name"], "--sort is one of"),
     (["funclatency"], "funclatency needs a FUNCTION"),
-    (["runqslower", "soon"], "US is a number"),
+    (["runqslower", "soon"], "US is a whole number"),
+    (["opensnoop", "-d", "0"], "--duration is a whole number from 1 up, not '0'"),
+    (["opensnoop", "-d", "0.5"], "--duration is a whole number, not '0.5'"),
+    (["biotop", "--rows", "-5"], "--rows is a whole number, not '-5'"),
+    (["profile", "-p", "4194999", "1"], "there is no process 4194999"),
+    (["biosnoop", "-p", "4194999"], "there is no process 4194999"),
+    (["offcputime", "-f", "-c", "true"], "option requires an argument -- 'f'\nHINT: -f needs a FORMAT"),
 ])
 def test_what_cannot_be_meant(words: list[str], said: str) -> None:
     done = run_sonde(*words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from decoding import Names
 from sonde import types as t
 from sonde.output import Printer, make_output
-from sonde.runtime.aggregates import Stats
+from sonde.runtime.aggregates import Histogram, Stats
 from sonde.runtime.events import Event, EventDecoder, MapDecoder
 from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
 
@@ -168,3 +169,13 @@ def test_final_maps_by_name() -> None:
     os.close(writer)
     assert os.read(reader, 100) == b"\n\n@a: 1\n@b: 1\n"
     os.close(reader)
+
+
+def test_events_are_equal_by_value_and_can_be_pickled() -> None:
+    decoder = EventDecoder(spec(site("printf", t.INT32, t.Str(8)), site("printf", t.INT32)), Names())
+    raw = record(0, struct.pack("=i4x8s", 5, b"hi"), 1, 99)
+    event = decoder.decode(raw)
+    assert event == decoder.decode(raw) == pickle.loads(pickle.dumps(event)) and len({event, decoder.decode(raw)}) == 1
+    assert event != decoder.decode(record(0, struct.pack("=i4x8s", 6, b"hi"), 1, 99))
+    histogram = Event("print_map", ("@", [(1, Histogram([0, 2, 3]))]), "", 0, 0)
+    assert pickle.loads(pickle.dumps(histogram)) == histogram

@@ -251,10 +251,15 @@ def test_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "-oProxyCommand=x", "a b", "a;b", "a[3-1]", "a[1-999999]", "a[x]", "/nowhere",
-                                  "a[1", "a]", "a,/nowhere/b", "a$b", "[1-200][1-200]"])
+                                  "a[1", "a]", "local:", "unix:", "me@", "a,/nowhere/b", "a$b", "[1-200][1-200]"])
 def test_what_is_no_host(word: str) -> None:
     with pytest.raises(UsageError):
         expand_hosts([word] if word != "-oProxyCommand=x" else ["a,-oProxyCommand=x"])
+
+
+def test_a_host_that_is_named_twice() -> None:
+    with pytest.warns(RuntimeWarning, match=r"^local:a, web\[1-2\]: named twice, and traced once$"):
+        assert expand_hosts(["local:a,web[1-3],local:a", "web1,web2"]) == ["local:a", "web1", "web2", "web3"]
 
 
 def test_names_in_results_are_short_and_apart() -> None:

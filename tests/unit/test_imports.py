@@ -67,6 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "map_view": BASE | {"notebook", "reading", "expected", "tables", "tabular", "traced_run"},
     "compiling": BASE | FRONT | {"kernel", "compiled"},
     "traced_run": BASE | BACK | {"map_view", "notebook", "reading", "semantics"},
+    "arguments": {"errors"},
     "api": ROOMS,
     "group_log": BASE | BACK | {"language", "semantics"},
     "family": BASE | BACK | {"language", "semantics"},

@@ -142,6 +142,7 @@ PAGE = """// x: y
 //   -s, --sort reads|writes  by these
 //   -q, --process PID     only this
 //   -f, --flag            a switch
+//   -d, --duration SECONDS  end after so long
 //
 // EXAMPLE
 //   # sonde x --port 80 a
@@ -152,12 +153,14 @@ PAGE = """// x: y
     (["a"], {"port": "80"}, ""), (["a", "1", "2"], {"port": "80", "ports": "80,443,8000-8010", "flag": "true"}, ""),
     (["a"], {"port": "80", "processes": "1"}, ""), (["a"], {"port": "80", "processes": "1,4194999"}, ""),
     ([], {"port": "80"}, "x needs a NAME"), (["a", "1", "2", "3"], {"port": "80"}, "takes no parameter '3'"),
-    (["a"], {}, "x needs --port PORT"), (["a", "soon"], {"port": "80"}, "INTERVAL is a number, not 'soon'"),
-    (["a", "1", "-2"], {"port": "80"}, "COUNT is a number, not '-2'"),
-    (["a", "0"], {"port": "80"}, "INTERVAL is a number from 1 up, not '0'"),
+    (["a"], {}, "x needs --port PORT"), (["a", "soon"], {"port": "80"}, "INTERVAL is a whole number, not 'soon'"),
+    (["a", "1", "-2"], {"port": "80"}, "COUNT is a whole number, not '-2'"),
+    (["a", "0"], {"port": "80"}, "INTERVAL is a whole number from 1 up, not '0'"),
+    (["a"], {"port": "80", "duration": "0"}, "--duration is a whole number from 1 up, not '0'"),
+    (["a"], {"port": "80", "duration": "0.5"}, "--duration is a whole number, not '0.5'"),
     (["a"], {"port": "http"}, "--port: 'http' is not a list of numbers"),
     (["a"], {"port": "80", "ports": "1,65536"}, "--ports: 65536 is no port"),
-    (["a"], {"port": "80", "bytes": "1k"}, "--bytes is a number, not '1k'"),
+    (["a"], {"port": "80", "bytes": "1k"}, "--bytes is a whole number, not '1k'"),
     (["a"], {"port": "80", "processes": "4194999"}, "there is no process 4194999"),
     (["a"], {"port": "80", "sort": "writes", "process": "1"}, ""),
     (["a"], {"port": "80", "sort": "pages"}, "--sort is one of reads, writes, not 'pages'"),

@@ -45,7 +45,7 @@ COMMANDS = {
     "check": "check [--btf FILE] SCRIPT...",
     "help": "help [NAME]",
     "version": "version",
-    "fleet": "fleet -H HOSTS | --dask ADDRESS [options] FILE | TOOL | -e 'PROGRAM' [SECONDS]",
+    "fleet": "fleet -H HOSTS | --dask ADDRESS [options] FILE | TOOL [parameters] | -e 'PROGRAM' [SECONDS]",
     "agent": "agent --stdio | --socket PATH",
     "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters] | --agent [GROUP]",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ..errors import CompileError, UsageError
+from ..errors import CompileError, SondeError, UsageError
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -16,7 +16,7 @@ check: compile scripts for this kernel or another one, and attach nothing
 USAGE
   sonde check [--btf FILE] SCRIPT...
 
-  Needs no privileges. The status is 1 if a script has errors.
+  Needs no privileges. The status is 1 if a script has errors, or cannot be read.
 
 OPTIONS
   --btf FILE   for the kernel whose BTF this is: /sys/kernel/btf/vmlinux, copied from another machine
@@ -51,8 +51,14 @@ def main(parsed: Parsed) -> int:
     status = 0
     for path in paths:
         try:
-            spec = compiling.compile(read_script(path), invocation.options_of(parsed, []),
-                               invocation.permitted(world, parsed))
+            source = read_script(path)
+        except SondeError as error:
+            status = 1
+            for line in [f"ERROR: {error.message}", *[f"HINT: {hint}" for hint in error.hints]]:
+                invocation.print_to_stderr(line)
+            continue
+        try:
+            spec = compiling.compile(source, invocation.options_of(parsed, []), invocation.permitted(world, parsed))
         except CompileError as error:
             status = 1
             for diagnostic in error.diagnostics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -35,7 +36,8 @@ USAGE
 
 OPTIONS
   --prometheus [ADDRESS]   serve http://ADDRESS/metrics (127.0.0.1:9941); read anew for each scrape
-  --otlp [URL]             send to a collector (http://127.0.0.1:4318/v1/metrics), and once more at the end
+  --otlp [URL]             send to a collector (http://127.0.0.1:4318/v1/metrics), and once more at the end; what is
+                           missing in URL is as here: HOST:4318 is http://HOST:4318/v1/metrics
   --otlp-profiles [URL]    send maps keyed by stacks to a collector as a profile when the run ends
                            (http://127.0.0.1:4318/v1development/profiles); alpha, as OTLP's profiles are
   --interval SECONDS       between two sendings of --otlp (10)
@@ -96,9 +98,12 @@ def requested_exports(parsed: Parsed) -> dict[str, str]:
     """The exporters with their arguments; puts the script at the head of ``parsed.words``."""
     own = parsed.named
     del parsed.words[0]
-    for name, is_address in (("otlp", _is_url), ("otlp-profiles", _is_url), ("prometheus", _is_address)):
-        if name in own and own[name] and not is_address(own[name]):
-            parsed.words.insert(0, own[name])  # it was the script already
+    for name in ("otlp", "otlp-profiles", "prometheus"):
+        word = own.get(name, "")
+        if word and "://" not in word and not _is_address(word):
+            if parsed.has("e"):
+                raise UsageError(f"--{name} takes an address, not '{word}'", ["for example collector:4318"])
+            parsed.words.insert(0, word)  # it was the script already
             own[name] = ""
     found: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
     if not found:
@@ -116,10 +121,6 @@ def requested_exports(parsed: Parsed) -> dict[str, str]:
 
 def _is_decimal(text: str) -> bool:
     return text.isascii() and text.replace(".", "", 1).isdigit()
-
-
-def _is_url(text: str) -> bool:
-    return text.startswith(("http://", "https://"))
 
 
 def _is_address(text: str) -> bool:
@@ -150,13 +151,15 @@ def _run_export(trace: TracedRun, parsed: Parsed, asked: dict[str, str]) -> int:
                 out.write_note(exporter.start_message())
         out.report_attached(len(trace.spec.probes))
         tell_manager("READY=1")
-        return _run_exporters(trace, _make_handlers(trace, gatherer, exporters, out), exporters, out, lock)
+        status = _run_exporters(trace, _make_handlers(trace, gatherer, exporters, out), exporters, out, lock)
     finally:
         tell_manager("STOPPING=1")
-        for exporter in exporters:
-            exporter.finish()
+        with ExitStack() as ending:  # all of them, whatever one says
+            for exporter in exporters:
+                ending.callback(exporter.finish)
         for line in [line for each in exporters for line in getattr(each, "end_messages", list)()]:
             out.write_note(line)
+    return status or int(any(exporter.failed for exporter in exporters))
 
 
 def _make_exporters(trace: TracedRun, gatherer: Gatherer, asked: dict[str, str],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..numerals import parse_whole
+from ..tools.arguments import check_processes
 from .generated import number_list_option, number_option, run_script
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ LIMIT = 4096  # CPUs
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
     words = parsed.words[1:] + parsed.rest
+    if "processes" in parsed.named:
+        check_processes("--processes", parsed.named["processes"])
     return run_script("profile", build_script(parsed.named, words), parsed, int(words[0]) if words else 0)
 
 

@@ -120,7 +120,7 @@ def _build_filters(named: dict[str, str]) -> list[str]:
         if option in named:
             number = parse_whole(named[option])
             if number is None:
-                raise UsageError(f"--{option} is a number, not '{named[option]}'")
+                raise UsageError(f"--{option} is a whole number, not '{named[option]}'")
             found.append(f"{builtin} == {number}")
     if "name" in named:
         found.append(f"strcontains(comm, {quote_string(named['name'])})")

@@ -5,6 +5,7 @@ Each exporter is a module that is imported on demand; each needs packages of the
 
 from __future__ import annotations
 
+from ..errors import UsageError
 from ..runtime.events import Event
 from ..spec import EventSite, MapSpec
 
@@ -13,10 +14,26 @@ if TYPE_CHECKING:
     from ..runtime.values import Items
 
 
+def complete_endpoint(text: str, default: str) -> str:
+    """A collector's URL; what its address leaves out is as in ``default``. UsageError if it is no address."""
+    from urllib.parse import urlsplit
+    known = urlsplit(default)
+    try:
+        found = urlsplit(text if "://" in text else f"//{text}" if ":" in text else f"//{known.hostname}:{text}")
+        if found.scheme in ("", "http", "https") and found.hostname and found.port != 0:
+            path = found.path if found.path.strip("/") else known.path
+            return found._replace(scheme=found.scheme or known.scheme, path=path).geturl()
+    except ValueError:  # a port that is none
+        pass
+    raise UsageError(f"'{text}' is no address of a collector: {default}, HOST:PORT or PORT")
+
+
 class Exporter:
-    """Base of the exporters. ``takes_events``: what printf() and print() send goes to it alone."""
+    """Base of the exporters. ``takes_events``: what printf() and print() send goes to it alone. ``failed``: not all of
+    it is where it was to go."""
 
     takes_events = False
+    failed = False
 
     def start_message(self) -> str:
         """The message to the user at the start."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ..runtime.aggregates import Stats
 from ..tables import import_extra
 from . import Exporter as Base
+from . import complete_endpoint
 from .metrics import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point
 
 TYPE_CHECKING = False
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 
 DEFAULT = "http://127.0.0.1:4318/v1/metrics"
 TIMEOUT = 5.0  # s for one export
+LAST = 3.0     # s at the end, for the one that goes on and the last
+_CONNECT = 1.0  # s
 
 
 class OtlpExporter(Base):
-    """Sends every ``interval`` seconds from a thread of its own, and at the end. Failures are reported with
-    ``complain``; figures are totals, so the next export makes up for them."""
+    """Sends every ``interval`` seconds, and at the end, from a thread of its own. Failures are reported with
+    ``complain``; figures are totals, so the next export makes up for them, and the last has all."""
 
     def __init__(self, endpoint: str, gather: Callable[[], list[Family]], interval: float,
                  complain: Callable[[str], object], script: str = "") -> None:
-        self._endpoint = endpoint or DEFAULT
+        self._endpoint = complete_endpoint(endpoint, DEFAULT) if endpoint else DEFAULT
         self._sdk = import_extra("opentelemetry.sdk.metrics.export", "export")
         resources = import_extra("opentelemetry.sdk.resources", "export")
         scopes = import_extra("opentelemetry.sdk.util.instrumentation", "export")
@@ -38,6 +41,7 @@ class OtlpExporter(Base):
         self._gather, self._interval, self._complain = gather, interval, complain
         self._began = time.time_ns()
         self._failing = False
+        self._last: metrics.MetricsData | None = None
         self._ended = threading.Event()
         _silence_sdk_log()
         self._thread = threading.Thread(target=self._send_at_intervals, name="otlp", daemon=True)
@@ -48,18 +52,27 @@ class OtlpExporter(Base):
 
     def _send_at_intervals(self) -> None:
         while not self._ended.wait(self._interval):
-            self._send_metrics()
+            self._send_metrics(self.metrics_data())
+        if self._last is not None:
+            self._send_metrics(self._last)
 
     def finish(self) -> None:
+        """The last ones are lost if the collector does not take them in time."""
+        self.failed = True
+        self._last = self.metrics_data()
         self._ended.set()
-        self._thread.join()
-        self._send_metrics()
+        self._thread.join(LAST)
+        if self.failed:
+            why = explain_refusal(self._endpoint, "does not answer" if self._thread.is_alive() else "")
+            self._complain(f"WARNING: OTLP: {self._endpoint} {why}: the last metrics are lost")
         self._exporter.shutdown()
 
-    def _send_metrics(self) -> None:
+    def _send_metrics(self, data: metrics.MetricsData) -> None:
         """Send the metrics; report when that begins to fail, and when it works again."""
-        well = self._exporter.export(self.metrics_data()) == self._sdk.MetricExportResult.SUCCESS
-        if well == self._failing:
+        well = self._exporter.export(data) == self._sdk.MetricExportResult.SUCCESS
+        if data is self._last:
+            self.failed = not well
+        elif well == self._failing:
             self._complain(f"OTLP: {self._endpoint} takes metrics again" if well else
                            f"WARNING: OTLP: {self._endpoint} {explain_refusal(self._endpoint)}; "
                            "trying again with newer ones")
@@ -98,17 +111,17 @@ class OtlpExporter(Base):
         return [sdk.Metric(family.name, family.help, "", data)]
 
 
-def explain_refusal(endpoint: str) -> str:
+def explain_refusal(endpoint: str, otherwise: str = "") -> str:
     """What is wrong with a collector: nothing listens there, or it refuses. The SDK's exporter does not say which."""
     import socket
     from urllib.parse import urlsplit
     parts = urlsplit(endpoint)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        socket.create_connection((parts.hostname or "", port), 2).close()
+        socket.create_connection((parts.hostname or "", port), _CONNECT).close()
     except OSError as error:
         return f"cannot be reached: {error.strerror or error}"
-    return "does not take the metrics"
+    return otherwise or "does not take the metrics"
 
 
 def _silence_sdk_log() -> None:

@@ -9,6 +9,7 @@ from ..output.views.otlp import encode_profiles
 from ..output.views.stacks import Folder, shows_stacks
 from ..spec import MapSpec, ScriptSpec
 from . import Exporter as Base
+from . import complete_endpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class ProfilesExporter(Base):
 
     def __init__(self, endpoint: str, spec: ScriptSpec, memory: int, provenance: Callable[[], Provenance],
                  complain: Callable[[str], object]) -> None:
-        self._endpoint = endpoint or DEFAULT
+        self._endpoint = complete_endpoint(endpoint, DEFAULT) if endpoint else DEFAULT
         self._maps = [named for named in spec.shown_maps if shows_stacks(named)]
         if not self._maps:
             raise UsageError("--otlp-profiles sends maps keyed by stacks, and this script has none",
@@ -49,9 +50,11 @@ class ProfilesExporter(Base):
             return
         body = encode_profiles(folded, self._maps, "", self._provenance())
         request = Request(self._endpoint, body, {"Content-Type": "application/x-protobuf", "User-Agent": "sonde"})
+        self.failed = True
         try:
             with urlopen(request, timeout=TIMEOUT) as answer:
                 answer.read(_ANSWER)
+            self.failed = False
         except HTTPError as error:
             error.close()
             self._complain(f"WARNING: OTLP: {self._endpoint} does not take the profile: status {error.code}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 from ..errors import UsageError
@@ -34,6 +35,7 @@ class ParquetExporter(Base):
     def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance],
                  about: Sequence[str] = ("probe",)) -> None:
         self._pa, self._parquet = import_extra("pyarrow", "export"), import_extra("pyarrow.parquet", "export")
+        self._writers: dict[str, Any] = {}
         self._spec, self._wall, self._run, self._about = spec, wall, run, about
         self._maps = [m.name for m in spec.shown_maps]
         names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
@@ -47,7 +49,6 @@ class ParquetExporter(Base):
             except OSError as error:
                 self._close_files()
                 raise UsageError(f"failed to open output file '{each}': {error.strerror}") from None
-        self._writers: dict[str, Any] = {}
         self._events: list[Event] = []
         self.rows = dict.fromkeys(names, 0)
 
@@ -72,28 +73,40 @@ class ParquetExporter(Base):
 
     def _write_table(self, name: str, columns: list[TableColumn]) -> None:
         table = arrow_table(columns)
+        self.failed = True  # unless this goes well: after a full disk a writer takes nothing more
         if name not in self._writers:
             self._files[name].truncate(0)
             self._writers[name] = self._parquet.ParquetWriter(self._files[name], table.schema)
         self._writers[name].write_table(table)
         self.rows[name] += table.num_rows
+        self.failed = False
 
     def finish(self) -> None:
         """Close the files, which cannot be read before that."""
+        try:
+            if not self.failed:
+                self._finish_tables()
+        finally:
+            self._close_files()
+
+    def _finish_tables(self) -> None:
         self._write_events()
         about = metadata(self._run())
         for writer in self._writers.values():
             writer.add_key_value_metadata(about)
             writer.close()
-        self._close_files()
 
     def _close_files(self) -> None:
-        for file in self._files.values():
-            file.close()
+        """All of them, whatever their disk says."""
+        for writer in self._writers.values():
+            writer.is_open = False  # or it would write once more when it is deleted
+        with ExitStack() as closing:
+            for file in self._files.values():
+                closing.enter_context(file)
 
     def end_messages(self) -> list[str]:
         """The messages at the end."""
-        return [f"Wrote {path}: {self.rows[name]} row{'' if self.rows[name] == 1 else 's'}"
+        return [] if self.failed else [f"Wrote {path}: {self.rows[name]} row{'' if self.rows[name] == 1 else 's'}"
                 for name, path in self.paths.items()]
 
 

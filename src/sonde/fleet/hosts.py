@@ -22,25 +22,30 @@ def expand_hosts(words: Iterable[str]) -> list[str]:
 
     A word is a list with commas of names (as ssh takes them; ``local:NAME`` and ``unix:PATH`` for agents of this
     machine) with ranges ``web[001-500]`` and ``[1-3,7]``; ``-`` or a word with a slash is a file with one host, or one
-    such list, a line; what stands after it there, and lines that begin with ``#`` or ``[``, are no hosts.
+    such list, a line; what stands after it there, and lines that begin with ``#`` or ``[``, are no hosts. A file
+    may have a host in several groups; one that is named twice otherwise is said.
     """
     found: dict[str, None] = {}
+    twice: dict[str, None] = {}
     for word in words:
         for host in _expand_word(word):
-            found[_check_name(host)] = None
+            (twice if host in found else found)[_check_name(host)] = None
             if len(found) > MOST:
                 raise UsageError(f"more than {MOST} hosts")
     if not found:
         raise UsageError("no hosts", ["-H web1,web2 or -H 'web[001-500]'; sonde fleet --help explains"])
+    if twice:
+        from ..kernel.notices import show_notice
+        show_notice(f"WARNING: {', '.join(fold_names(twice))}: named twice, and traced once")
     return list(found)
 
 
 def _expand_word(word: str) -> Iterator[str]:
     for part in [word] if "/" in word and os.path.isfile(word) else _split_list(word):
         if part == "-":
-            yield from _read_lines(sys.stdin.read(1 << 24))
+            yield from dict.fromkeys(_read_lines(sys.stdin.read(1 << 24)))
         elif "/" in part and not part.startswith(SOCKET):
-            yield from _read_file(part)
+            yield from dict.fromkeys(_read_file(part))
         else:
             yield from _expand_ranges(part)
 
@@ -89,7 +94,7 @@ def _numbers_of(text: str, name: str) -> Iterator[str]:
 
 def _check_name(host: str) -> str:
     """UsageError for what ssh would take for an option, or the shell for more than a name."""
-    if host.startswith("-") or not _NAME.fullmatch(host):
+    if host.startswith("-") or not _NAME.fullmatch(host) or not _shorten(host):
         raise UsageError(f"{host!r} is no host's name")
     if "[" in host or "]" in host:
         raise UsageError(f"{host}: a bracket without the other one", ["ranges are written web[001-500] or db[1-3,7]"])
@@ -98,9 +103,13 @@ def _check_name(host: str) -> str:
 
 def short_names(hosts: Iterable[str]) -> dict[str, str]:
     """How hosts are called in results: without user and kind, where that leaves them apart."""
-    names = {host: host.removeprefix(LOCAL).removeprefix(SOCKET).rpartition("@")[2] for host in hosts}
+    names = {host: _shorten(host) for host in hosts}
     taken = Counter(names.values())
     return {host: name if taken[name] == 1 else host for host, name in names.items()}
+
+
+def _shorten(host: str) -> str:
+    return host.removeprefix(LOCAL).removeprefix(SOCKET).rpartition("@")[2]
 
 
 def fold_names(names: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from ..arguments import check_arguments
 from ..errors import EnvironmentProblem
 from ..map_view import MapView
 from ..runtime.losses import Losses
@@ -243,6 +244,7 @@ def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, param
     there. ``record`` is a file that keeps the run for ``sonde replay``. UsageError for hosts that make no sense,
     EnvironmentProblem on entering if not one host can begin.
     """
+    check_arguments(source=source, params=params, budget=budget)
     request = FleetRequest(Source("stdin", source), list(params), {}, window, seconds, budget, unsafe, True)
     way: Way
     if isinstance(hosts, str) or not hasattr(hosts, "scheduler_info"):

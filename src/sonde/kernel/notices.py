@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def _issue_warning(message: str) -> None:
     import warnings
 
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    warnings.warn(message.removeprefix("WARNING: "), RuntimeWarning, stacklevel=3)
 
 
 tell: Callable[[str], object] = _issue_warning

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from sys import byteorder
 
-from ..record import Record
+from ..record import Value
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Int, Tuple, round_up
 from .aggregate_values import aggregate_value
@@ -27,7 +27,7 @@ MANY = 1 << 15  # elements of a map whose reading may take long enough to say so
 _HEADER = Layout("=IIQ").unpack_from
 
 
-class Event(Record):
+class Event(Value):
     """One record.
 
     ``kind`` is the site's (printf, print, join ...); ``args`` are the arguments; ``probe`` is the full name of

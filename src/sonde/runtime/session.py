@@ -311,15 +311,12 @@ class Session:
     def _handle_exit(self, site: int, buffer: bytes, offset: int) -> None:
         """exit() was called: no program does anything any more; the record keeps its place in the order, and what was
         asked for before it happens while all is still attached. In ``end`` it only changes the status."""
-        if self.done and not self.ending.in_end:
+        if self.reason and not self.ending.in_end:  # it has ended for another; "" also while stop() drains
             return
         field = next(iter(self.spec.sites[site].fields), None)
         self.status = _exit_status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
-        if self.ending.in_end:
-            self.reason = "exit"
-        else:
-            self._set_done("exit")
-            self.period.end()
+        self.done, self.reason = True, "exit"
+        self.period.end()
 
     def run_test_program(self, program: LoadedProgram) -> tuple[list[Raw], bool]:
         """Run a program of kind test once: its records in order, and whether all went well: it returned 0, nothing

@@ -11,7 +11,7 @@ from ..numerals import parse_whole
 from . import Tool, both_ends
 
 NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID"}
-SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # as parameters: from 1 up
+SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # from 1 up
 LAST_PORT = 65535
 
 
@@ -30,8 +30,6 @@ def check_arguments(tool: Tool, parameters: list[str], options: dict[str, str]) 
         raise UsageError(f"{tool.name} takes no parameter '{parameters[len(tool.parameters)]}'", own or hints)
     for place, (name, value) in enumerate(zip(tool.parameters, parameters)):
         _check_value(name, name, value)
-        if name in SPANS and not int(value):
-            raise UsageError(f"{name} is a number from 1 up, not '{value}'", hints)
         if name == "DISK":
             parameters[place] = value.removeprefix("/dev/")
         if name == "FUNCTION":
@@ -58,7 +56,9 @@ def probes_by_regex(pattern: str) -> tuple[str, str]:
 
 def _check_value(what: str, kind: str, value: str) -> None:
     if kind in NUMBERS and not _is_number(value):
-        raise UsageError(f"{what} is a number, not '{value}'")
+        raise UsageError(f"{what} is a whole number, not '{value}'")
+    if kind in SPANS and not int(value):
+        raise UsageError(f"{what} is a whole number from 1 up, not '{value}'")
     if "|" in kind and value not in kind.split("|"):
         raise UsageError(f"{what} is one of {kind.replace('|', ', ')}, not '{value}'")
     if kind in ("PORT", "PORTS"):
@@ -66,7 +66,7 @@ def _check_value(what: str, kind: str, value: str) -> None:
     if kind == "PID" and not _is_number(value):
         raise UsageError(f"{what} is the number of a process, not '{value}'")
     if kind in ("PID", "PIDS"):
-        _check_processes(what, value)
+        check_processes(what, value)
 
 
 def _is_number(text: str) -> bool:
@@ -99,8 +99,8 @@ def _check_ports(what: str, value: str) -> None:
             raise UsageError(f"{what}: {number} is no port: the last one is {LAST_PORT}")
 
 
-def _check_processes(what: str, value: str) -> None:
-    """One of them has to be there; of a range that is not asked."""
+def check_processes(what: str, value: str) -> None:
+    """UsageError if not one of a list's processes is there; of a range that is not asked."""
     numbers = _parse_numbers(what, value, "write 1234, or 1234,1300, or 1000-1999; pgrep NAME tells the numbers")
     if not any(os.path.exists(f"/proc/{number}") for number in numbers) and "-" not in value:
         raise UsageError(f"there is no process {value}")
