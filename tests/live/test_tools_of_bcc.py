@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from namespaces import port_of
+from namespaces import Pair, connected, port_of, receive
 from printed import histogram_total
 from printed import rows as json_rows
-from support import Tracer, disk_or_skip, run_sonde
+from support import Tracer, disk_or_skip, run_sonde, wait_for
 
 ME = str(os.getpid())
 
@@ -256,24 +256,58 @@ def test_slabratetop() -> None:
     assert filp["ALLOCS"] >= 400 and filp["BYTES"] % filp["ALLOCS"] == 0
 
 
-def test_tcpcong_and_its_counts() -> None:
-    """Each connection enters the open state when it is made, seen from both ends."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = port_of(listener)
-        with Tracer("tcpcong", "-R", str(port)) as near, Tracer("tcpcong", "-d", "-L", str(port)) as far:
-            ports = []
-            for _ in range(3):
+def congestion_state(sock: socket.socket) -> int:
+    """What the kernel itself says of a connection: 0 open, 4 loss ..."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[1]
+
+
+def test_tcpcong_of_a_connection_that_loses_its_acknowledgements() -> None:
+    """Open, then loss while nothing comes back, then open: as TCP_INFO has it, and with its times."""
+    with Pair() as (a, b), b.listener() as listener:
+        client, server = connected(a, listener)
+        port = port_of(client)
+        with Tracer("tcpcong", "-m", "-L", str(port)) as near, Tracer("tcpcong", "-d", "-m") as every:
+            client.sendall(b"x" * 1000)  # while all is well
+            receive(server, 1000)
+            b.tc("qdisc", "add", "dev", b.device, "root", "pfifo", "limit", "0")
+            before = time.monotonic()
+            client.sendall(b"x")
+            wait_for(lambda: congestion_state(client) == 4)
+            begun = time.monotonic()
+            time.sleep(0.4)
+            still = time.monotonic()
+            b.tc("qdisc", "del", "dev", b.device, "root")
+            wait_for(lambda: congestion_state(client) == 0)
+            ended = time.monotonic()
+        client.close()
+        server.close()
+    here = f"{a.v4}, {port}, {b.v4}"
+    assert [int(n) for n in re.findall(rf"^@changes\[{re.escape(here)}, \d+\]: (\d+)$", near.stdout, re.M)] == [2]
+    times = re.findall(rf"^@time\[(\w+), {re.escape(here)}, \d+\]: (\d+)$", near.stdout, re.M)
+    assert [state for state, _ in times] == ["loss"]
+    assert (still - begun) * 1000 - 1 <= int(times[0][1]) <= (ended - before) * 1000
+    assert histogram_total(every.stdout, "msecs[loss]") >= 1 and "@since" not in near.stdout + every.stdout
+
+
+def test_tcpcong_is_silent_of_connections_that_do_not_change() -> None:
+    """The kernel sets "open" on each socket that it makes or gives up: neither is a change, nor has it a time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        with Tracer("tcpcong", "-m") as tracer:
+            for _ in range(20):
+                with socket.socket() as refused, pytest.raises(ConnectionRefusedError):
+                    refused.connect(unused.getsockname())
+            time.sleep(0.2)
+            ports = set()
+            for _ in range(20):
                 client = socket.create_connection(listener.getsockname())
                 server, _ = listener.accept()
                 client.sendall(b"x" * 1000)
-                ports.append(port_of(client))
+                ports |= {port_of(client), port_of(listener)}
                 client.close()
                 server.close()
-    found = re.findall(r"^@changes\[127\.0\.0\.1, (\d+), 127\.0\.0\.1, (\d+)\]: \d+$", near.stdout, re.M)
-    assert {int(local) for local, remote in found if int(remote) == port} <= set(ports)
-    ended = re.findall(rf"^@changes\[127\.0\.0\.1, {port}, 127\.0\.0\.1, (\d+)\]: \d+$", far.stdout, re.M)
-    assert {int(remote) for remote in ended} <= set(ports)
-    assert len(found) + len(ended) > 0 and "@since" not in near.stdout + far.stdout
+    rows = re.findall(r"^@(?:changes|time)\[(?:\w+, )?([\d.]+), (\d+), [\d.]+, (\d+)\]", tracer.stdout, re.M)
+    assert [row for row in rows if row[0] == "0.0.0.0" or {int(row[1]), int(row[2])} & ports] == []
 
 
 def test_tcpsubnet() -> None:
