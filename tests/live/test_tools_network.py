@@ -341,6 +341,21 @@ def test_udplife() -> None:
     assert [row["TX_B"] for row in found.values() if row["RADDR"] == "::1"] == [33]
 
 
+def test_udplife_of_peeks() -> None:
+    """Of ten bytes that are looked at twice, three are read; all ten where the call says that there were as many."""
+    with Tracer("udplife", "-p", ME, "-f", "json") as tracer:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = port_of(sock)
+            for flags in (0, socket.MSG_TRUNC):
+                sock.sendto(b"0123456789", sock.getsockname())
+                for _ in range(2):
+                    sock.recv(10, socket.MSG_PEEK)
+                sock.recv_into(bytearray(3), 0, flags)
+        wait_for(lambda: len(rows(tracer.output())) >= 1)
+    assert [(row["LPORT"], row["TX_B"], row["RX_B"]) for row in rows(tracer.stdout)] == [(port, 20, 3 + 10)]
+
+
 def test_sofdsnoop(tmp_path: Path) -> None:
     """Forty descriptors of which 32 are shown, by a thread; neither without any, nor credentials, nor what fails."""
     names = [f"file-{number}" for number in range(40)]
