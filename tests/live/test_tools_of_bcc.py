@@ -151,6 +151,42 @@ def test_fileslower(tmp_path: Path) -> None:
     assert all(0 <= float(str(row["LAT(ms)"])) < 10_000 for row in mine)
 
 
+ALL_CALLS = """
+import ctypes, os, sys
+sys.stdin.readline()
+libc = ctypes.CDLL(None)
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+data = bytearray(8192)
+os.write(fd, data[:1024]); os.pwrite(fd, data[:2048], 0); os.writev(fd, [data[:3072]])
+os.pwritev(fd, [data[:4096]], 0, os.RWF_DSYNC)
+os.read(fd, 1); os.pread(fd, 1024, 0); os.lseek(fd, 0, 0)
+os.readv(fd, [bytearray(2048)]); os.preadv(fd, [bytearray(3072)], 0)
+buffer = ctypes.create_string_buffer(1024)
+vector = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), 1024)
+offset = ctypes.c_long(0)
+assert libc.preadv(fd, vector, 1, offset) == libc.pwritev(fd, vector, 1, offset) == 1024
+"""
+
+
+def test_every_call_that_reads_or_writes_files(tmp_path: Path) -> None:
+    path = tmp_path / "all-calls"
+    with subprocess.Popen([sys.executable, "-S", "-c", ALL_CALLS, str(path)], stdin=subprocess.PIPE) as child, \
+            Tracer("fileslower", "-f", "json", "0") as slower, \
+            Tracer("dirtop", "-r", "1000", "-f", "json", "4", "1") as folders, \
+            Tracer("filetop", "-r", "1000", "-f", "json", "4", "1") as top:
+        child.communicate(b"\n")
+        folders.wait()
+        top.wait()
+    assert child.returncode == 0
+    row, = [row for row in json_rows(top.stdout) if row["FILE"] == "all-calls"]
+    assert [row[name] for name in ("READS", "WRITES", "R_KB", "W_KB")] == [5, 5, 7, 11]
+    row, = [row for row in json_rows(folders.stdout) if row["PATH"] == str(tmp_path)]
+    assert [row[name] for name in ("READS", "WRITES", "R_KB", "W_KB")] == [5, 5, 7, 11]
+    calls = [(row["D"], row["BYTES"]) for row in json_rows(slower.stdout) if row["FILE"] == "all-calls"]
+    assert calls == [("W", 1024), ("W", 2048), ("W", 3072), ("W", 4096), ("R", 0), ("R", 1024), ("R", 2048),
+                     ("R", 3072), ("R", 1024), ("W", 1024)]
+
+
 def test_fileslower_shows_the_slow_ones() -> None:
     """A pipe that answers late, and one at once."""
     program = "import os, sys, time\nsys.stdin.readline()\nos.read(int(sys.argv[1]), 1)\nos.read(int(sys.argv[1]), 1)"
