@@ -268,6 +268,12 @@ int main(void) {
     assert found["allocations"] == [("aligned", 1), ("leak", 40), ("main", 1), ("main", 1)]
     only = run_sonde("memleak", "-o", "100", "-z", "1500", "-Z", "4000", "-c", str(tmp_path / "leak"), seconds, "1")
     assert re.findall(r"^\]: (\d+)$", only.stdout, re.M) == ["2000", "1"]
+    source.write_text("#include <stdlib.h>\n"
+                      "int main(void) { free(malloc(5000)); malloc(7000); return malloc(9000) == 0; }")
+    subprocess.run([compiler, "-O0", "-fno-omit-frame-pointer", "-fno-builtin", "-o", tmp_path / "short", source],
+                   check=True)
+    ended = run_sonde("memleak", "-z", "1000", "-c", str(tmp_path / "short"))  # -o 500: it does not live for so long
+    assert sorted(re.findall(r"^\]: (\d+)$", ended.stdout, re.M)) == ["1", "1", "7000", "9000"]
 
 
 def test_memleak_of_the_kernel() -> None:
