@@ -7,6 +7,7 @@ import os
 import re
 import select
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -542,3 +543,17 @@ def test_solife(listener: socket.socket) -> None:
     spans = [int(str(row.pop("MS"))) for row in found]
     assert found == [base | {"LPORT": ports[1], "RPORT": ports[0]}, base | {"LPORT": ports[0], "RPORT": ports[1]}]
     assert spans[0] <= longest and 50 <= spans[1] <= longest
+
+
+def test_solife_of_a_connection_that_was_reset(listener: socket.socket) -> None:
+    """Both ends have their ports still."""
+    with Tracer("solife", "-p", ME, "-f", "json") as tracer:
+        client, server = connected(listener)
+        ports = port_of(client), port_of(server)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        with pytest.raises(ConnectionResetError):
+            server.recv(1)
+        server.close()
+    found = [(row["LPORT"], row["RPORT"]) for row in rows(tracer.stdout)]
+    assert found == [ports, ports[::-1]]
