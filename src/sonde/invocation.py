@@ -14,7 +14,7 @@ from .ownership import open_guarded
 from .scripts import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
 from .source import Source
 from .types import GROUPS
-from .watching import is_watched, makes_recording
+from .watching import count, is_watched, makes_recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def _apply_tool(parsed: Parsed, tool: Tool, params: list[str]) -> None:
     from .tools.arguments import check_arguments, probes_by_regex
     for warning in check_arguments(tool, params, parsed.named):
         print_to_stderr(warning)
+    if parsed.has("count") and tool.parameters == ["INTERVAL", "COUNT"] and len(params) < 2:
+        params += ["0"] * (1 - len(params)) + [str(count(parsed))]  # its last interval is a whole one: it is to know
     if parsed.named.pop("regexp", ""):
         for place, pattern in enumerate(params):
             params[place], parsed.options["probe-filter"] = probes_by_regex(pattern)

@@ -62,7 +62,7 @@ def test_events_stand_below_the_blocks() -> None:
 def test_tools_redraw_and_scripts_only_when_asked() -> None:
     with Terminal("-e", BLOCKS) as terminal:
         terminal.wait_for(r"^block 1$", r"^block 2$", r"^block 3$")
-    with Terminal("tcptop") as terminal:
+    with Terminal("tcptop", "-p", str(os.getpid())) as terminal:  # which sends nothing
         terminal.wait_for(r"^tcptop +\d\d:\d\d:\d\d .*Ctrl-C ends", r"^PID +COMM")
         terminal.keys("C-c")
         left = terminal.wait_for_end()

@@ -79,6 +79,30 @@ def test_biosnoop_tells_reads_from_writes(disk_file: int) -> None:
     assert found[0]["SECTOR"] == found[1]["SECTOR"]
 
 
+def test_biosnoop_tells_flushes(tmp_path: Path) -> None:
+    """A loop device's fsync() is one: 7 of them, and 5 that find something to write as well."""
+    if not shutil.which("losetup") or not Path("/dev/loop-control").exists():
+        pytest.skip("needs losetup and loop devices")
+    image = tmp_path / "image"
+    image.write_bytes(bytes(1 << 20))
+    made = subprocess.run(["losetup", "-f", "--show", str(image)], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no loop device: {made.stderr}")
+    device = made.stdout.strip()
+    try:
+        fd = os.open(device, os.O_WRONLY)
+        with Tracer("biosnoop", "-p", ME, "-d", Path(device).name, "-f", "json") as tracer:
+            for number in range(7):
+                if number < 5:
+                    os.pwrite(fd, bytes([number]) * PAGE, 0)
+                os.fsync(fd)
+        os.close(fd)
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
+    found = [(row["T"], row["BYTES"]) for row in rows(tracer.stdout) if row["T"] in "WF"]
+    assert found == [("W", PAGE), ("F", 0)] * 5 + [("F", 0)] * 2
+
+
 def test_biostacks(disk_file: int) -> None:
     """The requests of direct writes are begun by stacks that have the system call in them, and no other's are."""
     disk = disk_of(disk_file)

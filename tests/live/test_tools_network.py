@@ -10,6 +10,7 @@ import re
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from drop_reasons import NO_SOCKET, TELLS_REASONS
 from namespaces import Namespace, Relay, converse, growth, ip, port_of, read_counters
 from printed import rows
-from support import Tracer, wait_for
+from support import Tracer, run_sonde, wait_for
 
 ME = str(os.getpid())
 
@@ -339,6 +340,41 @@ def test_udplife() -> None:
     assert [server_row[name] for name in names] == ["0.0.0.0", 0, 250, 1000]
     assert 100 <= int(str(client_row["MS"])) <= longest
     assert [row["TX_B"] for row in found.values() if row["RADDR"] == "::1"] == [33]
+
+
+def test_udplife_of_peeks() -> None:
+    """Of ten bytes that are looked at twice, three are read; all ten where the call says that there were as many."""
+    with Tracer("udplife", "-p", ME, "-f", "json") as tracer:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = port_of(sock)
+            for flags in (0, socket.MSG_TRUNC):
+                sock.sendto(b"0123456789", sock.getsockname())
+                for _ in range(2):
+                    sock.recv(10, socket.MSG_PEEK)
+                sock.recv_into(bytearray(3), 0, flags)
+        wait_for(lambda: len(rows(tracer.output())) >= 1)
+    assert [(row["LPORT"], row["TX_B"], row["RX_B"]) for row in rows(tracer.stdout)] == [(port, 20, 3 + 10)]
+
+
+def test_udplife_of_a_command_that_ends_with_its_sockets_open(tmp_path: Path) -> None:
+    """The kernel frees them after that, some milliseconds later."""
+    script = tmp_path / "program.py"
+    script.write_text("""
+import socket
+sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(20)]
+for number, sock in enumerate(sockets):
+    sock.bind(("127.0.0.1", 0))
+    sock.sendto(bytes(number + 1), sock.getsockname())
+    sock.recv(100)
+print(*(sock.getsockname()[1] for sock in sockets))
+""")
+    done = run_sonde("udplife", "-f", "json", "-c", f"{os.path.realpath(sys.executable)} -S {script}")
+    said = next(line for line in done.stdout.splitlines() if line[:1].isdigit())
+    found = rows("\n".join(line for line in done.stdout.splitlines() if line != said))
+    mine = {row["LPORT"]: (row["TX_B"], row["RX_B"]) for row in found if row["LADDR"] == "127.0.0.1"}
+    assert mine == {int(port): (number + 1, number + 1) for number, port in enumerate(said.split())}
+    assert len([row for row in found if row["LADDR"] == "127.0.0.1"]) == 20
 
 
 def test_sofdsnoop(tmp_path: Path) -> None:

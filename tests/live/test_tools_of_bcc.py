@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from namespaces import port_of
+from namespaces import Pair, connected, port_of, receive
 from printed import histogram_total
 from printed import rows as json_rows
-from support import Tracer, disk_or_skip, run_sonde
+from support import Tracer, disk_or_skip, run_sonde, wait_for
 
 ME = str(os.getpid())
 
@@ -151,6 +151,42 @@ def test_fileslower(tmp_path: Path) -> None:
     assert all(0 <= float(str(row["LAT(ms)"])) < 10_000 for row in mine)
 
 
+ALL_CALLS = """
+import ctypes, os, sys
+sys.stdin.readline()
+libc = ctypes.CDLL(None)
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+data = bytearray(8192)
+os.write(fd, data[:1024]); os.pwrite(fd, data[:2048], 0); os.writev(fd, [data[:3072]])
+os.pwritev(fd, [data[:4096]], 0, os.RWF_DSYNC)
+os.read(fd, 1); os.pread(fd, 1024, 0); os.lseek(fd, 0, 0)
+os.readv(fd, [bytearray(2048)]); os.preadv(fd, [bytearray(3072)], 0)
+buffer = ctypes.create_string_buffer(1024)
+vector = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), 1024)
+offset = ctypes.c_long(0)
+assert libc.preadv(fd, vector, 1, offset) == libc.pwritev(fd, vector, 1, offset) == 1024
+"""
+
+
+def test_every_call_that_reads_or_writes_files(tmp_path: Path) -> None:
+    path = tmp_path / "all-calls"
+    with subprocess.Popen([sys.executable, "-S", "-c", ALL_CALLS, str(path)], stdin=subprocess.PIPE) as child, \
+            Tracer("fileslower", "-f", "json", "0") as slower, \
+            Tracer("dirtop", "-r", "1000", "-f", "json", "4", "1") as folders, \
+            Tracer("filetop", "-r", "1000", "-f", "json", "4", "1") as top:
+        child.communicate(b"\n")
+        folders.wait()
+        top.wait()
+    assert child.returncode == 0
+    row, = [row for row in json_rows(top.stdout) if row["FILE"] == "all-calls"]
+    assert [row[name] for name in ("READS", "WRITES", "R_KB", "W_KB")] == [5, 5, 7, 11]
+    row, = [row for row in json_rows(folders.stdout) if row["PATH"] == str(tmp_path)]
+    assert [row[name] for name in ("READS", "WRITES", "R_KB", "W_KB")] == [5, 5, 7, 11]
+    calls = [(row["D"], row["BYTES"]) for row in json_rows(slower.stdout) if row["FILE"] == "all-calls"]
+    assert calls == [("W", 1024), ("W", 2048), ("W", 3072), ("W", 4096), ("R", 0), ("R", 1024), ("R", 2048),
+                     ("R", 3072), ("R", 1024), ("W", 1024)]
+
+
 def test_fileslower_shows_the_slow_ones() -> None:
     """A pipe that answers late, and one at once."""
     program = "import os, sys, time\nsys.stdin.readline()\nos.read(int(sys.argv[1]), 1)\nos.read(int(sys.argv[1]), 1)"
@@ -232,6 +268,12 @@ int main(void) {
     assert found["allocations"] == [("aligned", 1), ("leak", 40), ("main", 1), ("main", 1)]
     only = run_sonde("memleak", "-o", "100", "-z", "1500", "-Z", "4000", "-c", str(tmp_path / "leak"), seconds, "1")
     assert re.findall(r"^\]: (\d+)$", only.stdout, re.M) == ["2000", "1"]
+    source.write_text("#include <stdlib.h>\n"
+                      "int main(void) { free(malloc(5000)); malloc(7000); return malloc(9000) == 0; }")
+    subprocess.run([compiler, "-O0", "-fno-omit-frame-pointer", "-fno-builtin", "-o", tmp_path / "short", source],
+                   check=True)
+    ended = run_sonde("memleak", "-z", "1000", "-c", str(tmp_path / "short"))  # -o 500: it does not live for so long
+    assert sorted(re.findall(r"^\]: (\d+)$", ended.stdout, re.M)) == ["1", "1", "7000", "9000"]
 
 
 def test_memleak_of_the_kernel() -> None:
@@ -256,24 +298,58 @@ def test_slabratetop() -> None:
     assert filp["ALLOCS"] >= 400 and filp["BYTES"] % filp["ALLOCS"] == 0
 
 
-def test_tcpcong_and_its_counts() -> None:
-    """Each connection enters the open state when it is made, seen from both ends."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = port_of(listener)
-        with Tracer("tcpcong", "-R", str(port)) as near, Tracer("tcpcong", "-d", "-L", str(port)) as far:
-            ports = []
-            for _ in range(3):
+def congestion_state(sock: socket.socket) -> int:
+    """What the kernel itself says of a connection: 0 open, 4 loss ..."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[1]
+
+
+def test_tcpcong_of_a_connection_that_loses_its_acknowledgements() -> None:
+    """Open, then loss while nothing comes back, then open: as TCP_INFO has it, and with its times."""
+    with Pair() as (a, b), b.listener() as listener:
+        client, server = connected(a, listener)
+        port = port_of(client)
+        with Tracer("tcpcong", "-m", "-L", str(port)) as near, Tracer("tcpcong", "-d", "-m") as every:
+            client.sendall(b"x" * 1000)  # while all is well
+            receive(server, 1000)
+            b.tc("qdisc", "add", "dev", b.device, "root", "pfifo", "limit", "0")
+            before = time.monotonic()
+            client.sendall(b"x")
+            wait_for(lambda: congestion_state(client) == 4)
+            begun = time.monotonic()
+            time.sleep(0.4)
+            still = time.monotonic()
+            b.tc("qdisc", "del", "dev", b.device, "root")
+            wait_for(lambda: congestion_state(client) == 0)
+            ended = time.monotonic()
+        client.close()
+        server.close()
+    here = f"{a.v4}, {port}, {b.v4}"
+    assert [int(n) for n in re.findall(rf"^@changes\[{re.escape(here)}, \d+\]: (\d+)$", near.stdout, re.M)] == [2]
+    times = re.findall(rf"^@time\[(\w+), {re.escape(here)}, \d+\]: (\d+)$", near.stdout, re.M)
+    assert [state for state, _ in times] == ["loss"]
+    assert (still - begun) * 1000 - 1 <= int(times[0][1]) <= (ended - before) * 1000
+    assert histogram_total(every.stdout, "msecs[loss]") >= 1 and "@since" not in near.stdout + every.stdout
+
+
+def test_tcpcong_is_silent_of_connections_that_do_not_change() -> None:
+    """The kernel sets "open" on each socket that it makes or gives up: neither is a change, nor has it a time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        with Tracer("tcpcong", "-m") as tracer:
+            for _ in range(20):
+                with socket.socket() as refused, pytest.raises(ConnectionRefusedError):
+                    refused.connect(unused.getsockname())
+            time.sleep(0.2)
+            ports = set()
+            for _ in range(20):
                 client = socket.create_connection(listener.getsockname())
                 server, _ = listener.accept()
                 client.sendall(b"x" * 1000)
-                ports.append(port_of(client))
+                ports |= {port_of(client), port_of(listener)}
                 client.close()
                 server.close()
-    found = re.findall(r"^@changes\[127\.0\.0\.1, (\d+), 127\.0\.0\.1, (\d+)\]: \d+$", near.stdout, re.M)
-    assert {int(local) for local, remote in found if int(remote) == port} <= set(ports)
-    ended = re.findall(rf"^@changes\[127\.0\.0\.1, {port}, 127\.0\.0\.1, (\d+)\]: \d+$", far.stdout, re.M)
-    assert {int(remote) for remote in ended} <= set(ports)
-    assert len(found) + len(ended) > 0 and "@since" not in near.stdout + far.stdout
+    rows = re.findall(r"^@(?:changes|time)\[(?:\w+, )?([\d.]+), (\d+), [\d.]+, (\d+)\]", tracer.stdout, re.M)
+    assert [row for row in rows if row[0] == "0.0.0.0" or {int(row[1]), int(row[2])} & ports] == []
 
 
 def test_tcpsubnet() -> None:

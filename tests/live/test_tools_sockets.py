@@ -7,6 +7,9 @@ import os
 import re
 import select
 import socket
+import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -213,6 +216,87 @@ def test_socksize_summary(listener: socket.socket) -> None:
     assert re.search(rf"^@read\[{COMM}\]: {reads}$", tracer.stdout, re.M)
 
 
+def splice(sock: socket.socket, size: int) -> int:
+    """Take ``size`` bytes from a socket with splice(); how many calls that took."""
+    read, write = os.pipe()
+    calls = 0
+    while size > 0:
+        moved = os.splice(sock.fileno(), write, size)
+        size -= len(os.read(read, moved))
+        calls += 1
+    os.close(read)
+    os.close(write)
+    return calls
+
+
+class OddReads:
+    """1000 bytes peeked at three times and then read, 2000 thrown away, 3000 and 70 spliced, 3 of a datagram of 9."""
+
+    def __init__(self) -> None:
+        with listening() as server:
+            client, peer = connected(server)
+        with client, peer:
+            self.ports = port_of(client), port_of(peer)
+            client.sendall(b"a" * 1000)
+            for flags in (socket.MSG_PEEK, socket.MSG_PEEK | socket.MSG_WAITALL, socket.MSG_PEEK):
+                assert len(peer.recv(1000, flags)) == 1000
+            self.reads = receive(peer, 1000)
+            client.sendall(b"b" * 2000)
+            assert peer.recv_into(bytearray(2000), 0, socket.MSG_TRUNC | socket.MSG_WAITALL) == 2000
+            client.sendall(b"c" * 3000)
+            self.splices = splice(peer, 3000)
+        one, two = socket.socketpair()
+        with one, two:
+            one.send(b"d" * 70)
+            assert splice(two, 70) == 1
+        self.udp_write, self.udp_read = self.exchange_datagrams()
+
+    @staticmethod
+    def exchange_datagrams() -> tuple[int, int]:
+        """Four of 9 bytes: 3 read, 3 read that say 9, 9 spliced, and 9 peeked at and read; the sockets' ports."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client, \
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+            server.bind(("127.0.0.1", 0))
+            client.connect(server.getsockname())
+            server.connect(client.getsockname())
+            for _ in range(4):
+                client.send(b"012345678")
+            assert len(server.recv(3)) == 3
+            assert server.recv_into(bytearray(3), 0, socket.MSG_TRUNC) == 9
+            assert splice(server, 9) == 1
+            assert server.recv(20, socket.MSG_PEEK) == server.recv(20)
+            return port_of(server), port_of(client)
+
+
+def test_what_is_peeked_at_is_not_received_and_what_is_spliced_is() -> None:
+    with Tracer("socketio", "-b", "-p", ME) as volume, Tracer("socketio", "-p", ME) as calls, \
+            Tracer("socksize", "-s", "-p", ME) as sizes:
+        done = OddReads()
+    mine = f"{COMM}, {ME}, read"
+    found = {key: n for key, n in counts(volume, "bytes").items() if key.startswith(mine)}
+    unix = max(found, key=lambda key: "UNIX" in key)
+    assert found == {f"{mine}, TCP, {done.ports[0]}": 6000, unix: 70, f"{mine}, UDP, {done.udp_read}": 3 + 9 + 9 + 9}
+    found = {key: n for key, n in counts(calls, "io").items() if key.startswith(mine)}
+    assert found == {f"{mine}, TCP, {done.ports[0]}": 3 + done.reads + 1 + done.splices, unix: 1,
+                     f"{mine}, UDP, {done.udp_read}": 5}
+    number = done.reads + 1 + done.splices + 1 + 4
+    assert re.search(rf"^@read\[{COMM}\]: {{ .count = {number}, .average = \d+, .total = 6100 }}$", sizes.stdout, re.M)
+
+
+def test_tcptop_of_peeks_and_splices() -> None:
+    with listening() as server, Tracer("tcptop", "-p", ME, "-f", "json", "3", "1") as tracer:
+        client, peer = connected(server)
+        with client, peer:
+            client.sendall(b"x" * 20480)
+            assert len(peer.recv(20480, socket.MSG_PEEK | socket.MSG_WAITALL)) == 20480
+            receive(peer, 10240)
+            splice(peer, 10240)
+            ports = port_of(client), port_of(peer)
+        tracer.wait()
+    assert {row["LPORT"]: (row["RX_KB"], row["TX_KB"]) for row in rows(tracer.stdout)} == {
+        ports[0]: (0, 20), ports[1]: (20, 0)}
+
+
 def overflow(server: socket.socket) -> int:
     """50 datagrams into a queue that is too small for them; how many arrived."""
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -258,6 +342,32 @@ def test_sormem_of_a_process() -> None:
     assert f"process {ME} reads from, once it has" in mine.stdout
     assert len(refused(mine, port)) == 50 - arrived > 0
     assert refused(init, port) == []
+
+
+def test_sormem_tells_a_socket_from_those_before_it() -> None:
+    """A child's sockets get the memory of this process's, which are closed: their refused packets are not its."""
+    program = """if 1:
+        import socket, sys, time
+        sockets = []
+        for _ in range(100):
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sock.bind(("127.0.0.1", 0))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            for _ in range(20):
+                sock.sendto(b"x" * 1000, sock.getsockname())
+            sockets.append(sock)
+        print(*(sock.getsockname()[1] for sock in sockets))"""
+    with Tracer("sormem", "-p", ME) as mine, Tracer("sormem") as every:
+        for _ in range(100):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                sock.bind(("127.0.0.1", 0))
+                sock.sendto(b"x", sock.getsockname())
+                sock.recv(2)
+        time.sleep(0.3)  # the kernel frees them a little later
+        done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
+    ports = [int(word) for word in done.stdout.split()]
+    assert len(ports) == 100 and all(refused(every, port) for port in ports)
+    assert [port for port in ports if refused(mine, port)] == []
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -433,3 +543,17 @@ def test_solife(listener: socket.socket) -> None:
     spans = [int(str(row.pop("MS"))) for row in found]
     assert found == [base | {"LPORT": ports[1], "RPORT": ports[0]}, base | {"LPORT": ports[0], "RPORT": ports[1]}]
     assert spans[0] <= longest and 50 <= spans[1] <= longest
+
+
+def test_solife_of_a_connection_that_was_reset(listener: socket.socket) -> None:
+    """Both ends have their ports still."""
+    with Tracer("solife", "-p", ME, "-f", "json") as tracer:
+        client, server = connected(listener)
+        ports = port_of(client), port_of(server)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        with pytest.raises(ConnectionResetError):
+            server.recv(1)
+        server.close()
+    found = [(row["LPORT"], row["RPORT"]) for row in rows(tracer.stdout)]
+    assert found == [ports, ports[::-1]]
