@@ -269,8 +269,8 @@ class OddReads:
 
 
 def test_what_is_peeked_at_is_not_received_and_what_is_spliced_is() -> None:
-    with Tracer("socketio", "-b", "-p", ME) as volume, Tracer("socketio", "-p", ME) as calls, \
-            Tracer("socksize", "-s", "-p", ME) as sizes:
+    with Tracer("socketio", "-b", "--splice", "-p", ME) as volume, Tracer("socketio", "--splice", "-p", ME) as calls, \
+            Tracer("socksize", "-s", "--splice", "-p", ME) as sizes:
         done = OddReads()
     mine = f"{COMM}, {ME}, read"
     found = {key: n for key, n in counts(volume, "bytes").items() if key.startswith(mine)}
@@ -284,7 +284,7 @@ def test_what_is_peeked_at_is_not_received_and_what_is_spliced_is() -> None:
 
 
 def test_tcptop_of_peeks_and_splices() -> None:
-    with listening() as server, Tracer("tcptop", "-p", ME, "-f", "json", "3", "1") as tracer:
+    with listening() as server, Tracer("tcptop", "--splice", "-p", ME, "-f", "json", "3", "1") as tracer:
         client, peer = connected(server)
         with client, peer:
             client.sendall(b"x" * 20480)
