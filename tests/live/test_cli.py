@@ -246,14 +246,6 @@ def test_output_to_a_file(tmp_path: Path) -> None:
     assert "@a: 1\n" in out.read_text()
 
 
-def test_a_script_is_formatted_into_a_file_also_its_own(tmp_path: Path) -> None:
-    script = tmp_path / "a.bt"
-    script.write_text("begin{exit();}")
-    assert run_sonde("--fmt", str(script)).stdout == "begin { exit(); }\n"
-    done = run_sonde("--fmt", "-o", str(script), str(script))
-    assert (done.returncode, done.stdout, script.read_text()) == (0, "", "begin { exit(); }\n")
-
-
 def test_dry_run_prints_nothing() -> None:
     done = run_sonde("--dry-run", "-e", f'begin {{ printf("x\\n"); }} {GETPPID} {{ @ = count(); }}')
     assert (done.returncode, done.stdout) == (0, "")

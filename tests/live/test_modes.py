@@ -73,3 +73,11 @@ def test_debug_files_elsewhere(tmp_path: Path) -> None:
     assert run_sonde("-c", str(target), "-e", program).returncode == 1
     done = run_sonde("-q", "--debuginfo", f"/nowhere:{tmp_path / 'debug'}", "-c", str(target), "-e", program)
     assert done.stdout.strip() == "@: 1", done.stderr
+
+
+def test_a_script_is_formatted_into_a_file_also_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "a.bt"
+    script.write_text("begin{exit();}")
+    assert run_sonde("--fmt", str(script)).stdout == "begin { exit(); }\n"
+    done = run_sonde("--fmt", "-o", str(script), str(script))
+    assert (done.returncode, done.stdout, script.read_text()) == (0, "", "begin { exit(); }\n")
