@@ -414,6 +414,7 @@ class ProgramSpec(Record):
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
     clauses: int = 1  # that all its attach points run
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
+    kernel_stacks: bool = False  # the program reads some
 
 
 def serves_all(method: str) -> bool:

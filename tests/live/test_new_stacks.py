@@ -69,5 +69,6 @@ def test_stacks_with_a_limit(probe: str, limit: int) -> None:
             while kind.typed and not low <= frames[0] < high:
                 del frames[0]  # a trampoline that is gone, whose memory Linux 5.10 gives another name
             found[tuple(frames[:limit])] += count
+        assert not kind.function or () not in found
         limited = [(tuple(stack.addresses), count) for stack, count in tracing.maps["@"].items()]
         assert len(dict(limited)) == len(limited) and dict(limited) == found and found.total() > 0

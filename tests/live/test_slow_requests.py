@@ -37,7 +37,7 @@ def test_who_holds_the_lock(tmp_path: Path) -> None:
         trace.run(timeout=60)
         held = {(str(service), str(stack)): value for (service, stack), value in trace.maps["@held_ms"].items()}
     assert sorted(str(warning.message) for warning in said) == [
-        f"WARNING: no service is called {name}.service yet" for name in ("reports", "web")]
+        f"no service is called {name}.service yet" for name in ("reports", "web")]
     record = json.loads((tmp_path / "record.json").read_text())
     of_service = {name: {stack: value.total for (service, stack), value in held.items() if service == name}
                   for name in record}

@@ -197,8 +197,15 @@ def multi_attach_type(spec: ProgramSpec) -> int:
         pids = {a.pid for a in spec.attach}
         return BPF_TRACE_UPROBE_MULTI if pids == {0} or len(pids) == 1 and _kernel_version() >= (6, 10) else 0
     if kinds == {"kretprobe"} or kinds == {"kprobe"} and len(spec.attach) > 1:
-        return 0 if any(a.offset for a in spec.attach) else BPF_TRACE_KPROBE_MULTI
+        return 0 if any(a.offset for a in spec.attach) or loses_kernel_stacks(spec) else BPF_TRACE_KPROBE_MULTI
     return 0
+
+
+def loses_kernel_stacks(spec: ProgramSpec) -> bool:
+    """Whether the program reads stacks of the kernel, which kprobe.multi does not have at returns of Linux 6.14 to
+    6.17: they end with the tracing's own frames, or are empty."""
+    return spec.kernel_stacks and (spec.method or spec.attach[0].kind) == "kretprobe" \
+        and (6, 14) <= _kernel_version() < (6, 18)
 
 
 def _kernel_version() -> tuple[int, int]:

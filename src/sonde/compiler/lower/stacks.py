@@ -35,6 +35,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
     """types.Stack into memory: id of the frames, tgid (user stacks), number of frames."""
     if type.limit == 0:
         return lo.b.zero(into.base, into.off, type.size)
+    lo.reads_kernel_stacks |= not type.user
     with lo.scope():
         flags = h.USER_STACK if type.user else 0
         others = _TRACING_MASK if lo.context.beneath and not type.user else 0
