@@ -13,9 +13,9 @@ import shutil
 import sys
 import tempfile
 import tokenize
-import zipapp
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
@@ -82,7 +82,11 @@ def write_pyz(target: Path) -> int:
         pack_scripts(Path(folder))
         (Path(folder) / "__main__.py").write_text(START)
         target.parent.mkdir(parents=True, exist_ok=True)
-        zipapp.create_archive(folder, target, "/usr/bin/env python3", compressed=True)
+        with target.open("wb") as file:  # zipapp does the same, but presses less
+            file.write(b"#!/usr/bin/env python3\n")
+            with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+                for path in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
+                    archive.write(path, path.relative_to(folder).as_posix())
     target.chmod(0o755)
     return target.stat().st_size
 
