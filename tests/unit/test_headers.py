@@ -9,8 +9,10 @@ import pytest
 
 from compiled import world
 from sonde import compiling
-from sonde.errors import CompileError
+from sonde.errors import ERROR, CompileError
 from sonde.language import libclang
+from sonde.language.type_syntax import size_of_base
+from sonde.semantics.ctypes_ import BASE_TYPES
 from sonde.semantics.options import Options
 from sonde.source import Source
 from support import compile_c
@@ -154,3 +156,19 @@ def test_what_libclang_does_not_understand_either_stays_as_it_was(tmp_path: Path
 def test_a_pragma_that_changes_layouts_is_never_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "#pragma pack(1)\nstruct s { char a; int b; };\nbegin { print(sizeof(struct s)); }"
     assert [d.code for d in compiling.compile(text, Options(), world()).warnings] == ["ignored-attribute"]
+
+
+def test_sizes_of_base_types_are_those_of_the_types() -> None:
+    """Definitions are parsed before there are types."""
+    found = {name: size_of_base(name) for name in BASE_TYPES}
+    assert {name: size for name, size in found.items() if size is not None} == {
+        name: BASE_TYPES[name].size for name, size in found.items() if size is not None}
+    assert {"uint8", "int64_t", "__u32", "s16", "size_t", "bool", "double"} <= {n for n, size in found.items() if size}
+
+
+def test_warnings_do_not_end_the_reading_of_a_script() -> None:
+    """However many: errors behind them are found."""
+    text = "".join(f"struct s{i} {{ int a; }} __attribute__((aligned(3)));\n" for i in range(2000))
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(f"{text}begin {{ print(nosuch); }}", Options(), world())
+    assert [item.code for item in caught.value.diagnostics if item.severity == ERROR] == ["unknown-identifier"]

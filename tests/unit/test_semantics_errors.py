@@ -178,3 +178,10 @@ def test_what_does_not_settle_is_said_alone_at_a_map_of_the_chain() -> None:
     chain = "".join(f"let $x{i} = @m{i + 1}; @m{i} = $x{i}; " for i in range(300))
     (found,) = shown(f"BEGIN {{ {chain} @m300 = 1; }}")
     assert found.code == "unsettled" and found.span is not None and found.span.text.startswith("@m")
+
+
+@pytest.mark.parametrize("name", ["SIG_BLOCK", "sig_setmask", "_BLOCK"])
+def test_constants_of_signal_masks_are_no_signals(name: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        check_text(f'profile:hz:9 {{ signal("{name}"); }}', unsafe=True)
+    assert "Invalid string for signal" in caught.value.diagnostics[0].message

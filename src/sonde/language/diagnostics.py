@@ -23,6 +23,7 @@ class Diagnostics:
 
     def __init__(self) -> None:
         self.items: list[Diagnostic] = []
+        self.errors = 0  # among them
         self._said: set[object] = set()
 
     def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
@@ -37,20 +38,32 @@ class Diagnostics:
         if said not in self._said:
             self._said.add(said)
             self.items.append(item)
+            self.errors += item.severity == ERROR
 
     def keep_only(self, items: list[Diagnostic]) -> None:
         """Forget every finding but these."""
         self.items = items
+        self.errors = sum(item.severity == ERROR for item in items)
         self._said = {_finding_identity(item) for item in items}
+
+    def weaken_errors(self, first: int) -> None:
+        """Make warnings of the findings from this index on, or forget them where there are enough before."""
+        late = self.items[first:]
+        self.errors -= sum(item.severity == ERROR for item in late)
+        if first >= MAX_SHOWN:
+            del self.items[first:]
+            self._said.difference_update(map(_finding_identity, late))
+        for item in late:
+            item.severity = WARNING
 
     @property
     def has_errors(self) -> bool:
-        return any(d.severity == ERROR for d in self.items)
+        return self.errors > 0
 
     @property
     def is_full(self) -> bool:
         """Whether there are so many errors that the text need not be read any further."""
-        return len(self.items) >= MAX_ERRORS and sum(d.severity == ERROR for d in self.items) >= MAX_ERRORS
+        return self.errors >= MAX_ERRORS
 
     def raise_if_errors(self) -> None:
         """Raise :class:`CompileError` if any error was added, with the first findings of each severity."""

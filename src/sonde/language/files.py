@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..basics import cached_property
 from ..ownership import why_untrusted
 from ..shipped import FOLDER, exists_shipped, is_shipped, list_shipped, read_shipped
 from ..source import Source
@@ -47,14 +48,17 @@ class Files:
 
     def predefines(self, name: str) -> bool:
         """Whether a C compiler defines a macro before it reads the first line."""
-        from .predefined import predefined_macros
-        return name in predefined_macros(self.machine)[0]
+        return name in self._predefined[0]
 
     def predefined_value(self, name: str) -> int | None:
         """The number that a macro stands for without being defined by anybody."""
-        from .predefined import predefined_macros
-        known, values = predefined_macros(self.machine)
+        known, values = self._predefined
         return known.get(name, values.get(name))
+
+    @cached_property
+    def _predefined(self) -> tuple[dict[str, int], dict[str, int]]:
+        from .predefined import predefined_macros
+        return predefined_macros(self.machine)
 
     def find_header(self, name: str, quoted: bool, includer: Source) -> str | None:
         """The path of a header that has to be read; None if nobody needs it, or it is missing. What is quoted is looked

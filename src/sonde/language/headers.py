@@ -5,11 +5,9 @@ from __future__ import annotations
 from copy import copy
 
 from .. import patterns
-from ..errors import ERROR, WARNING
 from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
 from .cursor import Abandoned
-from .diagnostics import MAX_SHOWN
 from .file_parser import FileParser
 
 TYPE_CHECKING = False
@@ -84,10 +82,7 @@ class HeaderParser(FileParser):
             try:
                 self._parse_declaration(pos)
             except Abandoned:
-                for item in self.diagnostics.items[known:]:
-                    item.severity = WARNING if item.severity == ERROR else item.severity
-                if known > MAX_SHOWN:
-                    self.diagnostics.keep_only(self.diagnostics.items[:known])
+                self.diagnostics.weaken_errors(known)
             pos = self._lexer.skip_directives(max(self.tokens[-1][2], pos + 1))
         self._preprocessor.check_conditionals_closed()
 

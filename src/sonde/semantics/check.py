@@ -79,7 +79,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
         check_uncalled(context)
     if diagnostics.has_errors:
         from .passes import sort_findings
-        diagnostics.items = sort_findings(diagnostics.items)
+        diagnostics.keep_only(sort_findings(diagnostics.items))
         _report_missing_types(world, diagnostics)
     diagnostics.raise_if_errors()
     used = {node.name for node in walk_nodes([script.clauses, script.functions]) if isinstance(node, MapRef)}

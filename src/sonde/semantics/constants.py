@@ -152,8 +152,8 @@ def _plain_integer(value: object) -> int | None:
 
 def signal_number(name: str) -> int | None:
     """``KILL``, ``SIGKILL`` or ``kill`` → 9."""
-    name = name.upper()
-    return macro_constant(name if name.startswith("SIG") else f"SIG{name}")
+    name = "SIG" + name.upper().removeprefix("SIG")
+    return None if name.startswith("SIG_") else macro_constant(name)  # SIG_BLOCK is no signal
 
 
 NO_NUMBER = 1 << 62  # of what has no such name
