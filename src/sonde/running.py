@@ -116,6 +116,9 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
         return 0
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
+    # Views and recordings read maps before they are emptied; what comes after --count blocks does not happen.
+    if parsed.get("format", "text") in ("text", "json") and not parsed.has("count"):
+        trace.clear_at_once()
     if follower is not None:
         follower.run_loop(printer, out.flush)
         _run_first(trace.ending)

@@ -15,6 +15,7 @@ import time
 import pytest
 
 import handmade
+import sonde
 from handmade import SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
 from sonde.api import Trace
 from sonde.arch import this_arch
@@ -428,3 +429,22 @@ def test_an_end_from_another_thread_is_seen_at_once() -> None:
         ending.start()
         assert not session.poll() and session.done and session.reason == "quit"
         ending.join()
+
+
+def test_a_map_is_emptied_at_once_and_only_once() -> None:
+    """By the first look at the rings, though what the script prints before has not had its turn; but one that it hands
+    to print() in its turn."""
+    script = """tracepoint:syscalls:sys_enter_getppid /pid == $1/ {
+        @n++; printf("%d\\n", @n); @kept[@n] = count(); @printed[@n] = count();
+        if (@n == 1) { clear(@kept); clear(@printed); }
+    } end { print(@printed); }"""
+    with sonde.trace(script, params=[str(os.getpid())]) as trace:
+        trace.clear_at_once()
+        os.getppid()
+        first = trace.next_records(0)
+        assert not trace.maps["@kept"]
+        os.getppid()
+        events = list(trace.decode_records(first))
+        while len(events) < 2:
+            events += trace.decode_records(trace.next_records(5))
+        assert dict(trace.maps["@kept"]) == {2: 1} and 1 not in trace.maps["@printed"]

@@ -133,3 +133,31 @@ def test_biotop_and_biopattern(tmp_path: Path, tool: str, row: str) -> None:
         file.write(os.urandom(1 << 20))
         os.fsync(file.fileno())
     assert re.search(row.format(disk), tracer.stdout, re.M), tracer.stdout
+
+
+# One file is read all the time, on another CPU than the block is made on, and 800 others a few times in each interval.
+RANKED = """
+import os, sys, time
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+files = [os.open(f"{sys.argv[1]}/{name}", os.O_CREAT | os.O_RDWR) for name in ["busy", *range(800)]]
+for fd in files: os.pwrite(fd, bytes(64), 0)
+began = last = time.monotonic()
+while time.monotonic() < began + 4.5:
+    for _ in range(100): os.pread(files[0], 64, 0)
+    if time.monotonic() > last + 0.3:
+        last = time.monotonic()
+        for fd in files: os.pread(fd, 1, 0)
+"""
+
+
+def test_rows_are_in_order_while_they_change(tmp_path: Path) -> None:
+    """What changes while a block is made stands at its place, first of all, and no row is in a block twice."""
+    script = tmp_path / "program.py"
+    script.write_text(RANKED)
+    done = run_sonde("filetop", "-C", "-r", "5", "-c", f"{PYTHON} -S {script} {tmp_path}", "1")
+    blocks = [re.findall(r"^(\d+) +\S+ +(\d+) .* (\S+)$", block, re.M) for block in done.stdout.split("FILE\n")[1:]]
+    assert len(blocks) >= 4, done.stdout
+    for block in blocks[1:-1]:  # the first and the last may be short
+        counts = [int(count) for _, count, _ in block]
+        assert len({(task, file) for task, _, file in block}) == len(block) == 5, done.stdout
+        assert block[0][2] == "busy" and counts[0] > 10 * counts[1], done.stdout

@@ -185,7 +185,9 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     ("profile:hz:9 { for ($kv : @a) { delete(@a, $kv.0); } } end { clear(@a); }", "clears"),
     ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } }", ""),
     ("end { if (1) { clear(@a); } }", ""),
-    ("interval:s:1 { print(@a); } end { clear(@a); }", "")])
+    ("interval:s:1 { print(@a); } end { clear(@a); }", ""),
+    ("end { for ($kv : @a) { delete(@a, $kv.0); } }", ""),  # begin fills it too
+    ("interval:s:1 { @a[2] = 1; } end { clear(@a); }", "clears")])
 def test_what_end_does_with_a_map(clauses: str, found: str) -> None:
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse_script
@@ -193,6 +195,15 @@ def test_what_end_does_with_a_map(clauses: str, found: str) -> None:
     from sonde.source import Source
     script = parse_script(Source("x", f"begin {{ @a[1] = 1; @b[1] = 1; }} {clauses}"), Diagnostics(), [])
     assert what_end_does(script, FUNCTIONS).get("@a", "") == found
+
+
+@pytest.mark.parametrize("tool", ["biotop", "cachetop", "dirtop", "filetop", "slabratetop", "tcptop"])
+def test_the_order_of_a_tool_s_rows_is_not_shown(tool: str) -> None:
+    """The map in which it puts them in order is its own: the clause that fills it works it off."""
+    from compiled import compiled
+    from sonde.scripts import read_script
+    shown = [named.name for named in compiled(read_script(tool).text).shown_maps]
+    assert "@rank" not in shown and shown
 
 
 def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

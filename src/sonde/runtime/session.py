@@ -50,7 +50,7 @@ from .waiting import Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from mmap import mmap
     from typing import Self
 
@@ -108,6 +108,7 @@ class Session:
         self._stopped = False
         self._last_losses: Losses | None = None
         self._exit_sites = {index for index, site in enumerate(spec.sites) if site.kind == "exit"}
+        self._act_at_once: dict[int, Callable[[int], object]] = {}  # by site: see act_at_once()
 
     def __enter__(self) -> Self:
         return self
@@ -303,10 +304,18 @@ class Session:
         self._set_done(reason)
         self.waiting.wake()
 
+    def act_at_once(self, sites: Iterable[int], act: Callable[[int], object]) -> None:
+        """From now on call ``act(site)`` as soon as a control record of these sites is there, not in its turn only."""
+        self._act_at_once.update(dict.fromkeys(sites, act))
+        if self._act_at_once and self._delivery.control is not None:
+            self.waiting.add_prompt(self._delivery.control.fd.fileno())
+
     def _handle_control(self, site: int, buffer: bytes, offset: int) -> None:
         """A control record has been read: exit() is heeded at once, whatever was sent before it."""
         if site in self._exit_sites:
             self._handle_exit(site, buffer, offset)
+        if site in self._act_at_once:
+            self._act_at_once[site](site)
 
     def _handle_exit(self, site: int, buffer: bytes, offset: int) -> None:
         """exit() was called: no program does anything any more; the record keeps its place in the order, and what was

@@ -53,6 +53,10 @@ class Waiting:
         for waiting in (self._urgent, self._records, self._all):
             waiting.register(fd, select.EPOLLIN)
 
+    def add_prompt(self, ring: int) -> None:
+        """From now on a record in this ring does not wait for the next look."""
+        self._urgent.register(ring, select.EPOLLIN)
+
     def watch(self, urgent: Iterable[int], rings: Iterable[int]) -> None:
         """Wait for these from now on, and for the logs."""
         for fd in [*urgent, *(fd for log in self.logs if log.is_prompt for fd in log.fds)]:

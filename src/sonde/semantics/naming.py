@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..kinds import find_kind
 from ..language.ast import (
+    Assign,
     Call,
     Cast,
     Clause,
@@ -53,19 +54,32 @@ def name_keys(tree: Tree) -> dict[str, tuple[str, ...]]:
 
 def what_end_does(script: Script, functions: Functions) -> dict[str, str]:
     """What ``end`` does with maps that nothing prints, lest they be printed then: "clears" (the script keeps such a map
-    for itself), or "shows" (it clears what it, or an interval, goes through by a ``for``, to print it in a way of its
-    own). A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
+    for itself, as one that each clause which fills it works off), or "shows" (it clears what it, or an interval, goes
+    through by a ``for``, to print it in a way of its own). A map that is cleared under a condition is shown when that
+    does not hold, so it is none of them."""
     def given(tree: Tree, use: str) -> set[str]:
         """The maps that are given to functions that make this use of them."""
         return {node.args[0].name for node in walk_nodes(tree)
                 if isinstance(node, Call) and node.name in functions and functions[node.name].on_map == use
                 and node.args and isinstance(node.args[0], MapRef)}
+
+    def left_filled(clause: Clause) -> set[str]:
+        """The maps that it fills, and no ``for`` in it goes through and deletes from."""
+        worked_off = {node.start.name for node in walk_nodes(clause) if isinstance(node, For)
+                      and isinstance(node.start, MapRef) and node.start.name in given(node.body, "delete")}
+        return _filled_maps(clause) - worked_off
     always = [statement for clause in _clauses_of(script, "end") if clause.predicate is None
               for statement in clause.body if isinstance(statement, ExprStmt)]
     gone_through = {node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval"))
                     if isinstance(node, For) and isinstance(node.start, MapRef)}
-    return {name: "shows" if name in gone_through else "clears"
-            for name in given(always, "clear") - given([script.clauses, script.functions], "print")}
+    own = _filled_maps(script.clauses).difference(*map(left_filled, script.clauses))
+    return {name: "shows" if name in gone_through - own else "clears"
+            for name in (given(always, "clear") | own) - given([script.clauses, script.functions], "print")}
+
+
+def _filled_maps(tree: Tree) -> set[str]:
+    return {node.target.name for node in walk_nodes(tree)
+            if isinstance(node, Assign) and isinstance(node.target, MapRef)}
 
 
 def _clauses_of(script: Script, *kinds: str) -> list[Clause]:
