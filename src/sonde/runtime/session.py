@@ -306,8 +306,9 @@ class Session:
 
     def act_at_once(self, sites: Iterable[int], act: Callable[[int], object]) -> None:
         """From now on call ``act(site)`` as soon as a control record of these sites is there, not in its turn only."""
+        before = len(self._act_at_once)
         self._act_at_once.update(dict.fromkeys(sites, act))
-        if self._act_at_once and self._delivery.control is not None:
+        if self._act_at_once and not before and self._delivery.control is not None:
             self.waiting.add_prompt(self._delivery.control.fd.fileno())
 
     def _handle_control(self, site: int, buffer: bytes, offset: int) -> None:
