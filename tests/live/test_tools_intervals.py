@@ -155,9 +155,10 @@ def test_rows_are_in_order_while_they_change(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(RANKED)
     done = run_sonde("filetop", "-C", "-r", "5", "-c", f"{PYTHON} -S {script} {tmp_path}", "1")
-    blocks = [re.findall(r"^(\d+) +\S+ +(\d+) .* (\S+)$", block, re.M) for block in done.stdout.split("FILE\n")[1:]]
-    assert len(blocks) >= 4, done.stdout
-    for block in blocks[1:-1]:  # the first and the last may be short
-        counts = [int(count) for _, count, _ in block]
-        assert len({(task, file) for task, _, file in block}) == len(block) == 5, done.stdout
-        assert block[0][2] == "busy" and counts[0] > 10 * counts[1], done.stdout
+    blocks = done.stdout.split("FILE\n")[2:]  # in the first are the interpreter's files
+    assert len(blocks) >= 3 and sum("more: see --rows" in block for block in blocks) >= 2, done.stdout
+    for block in blocks:
+        found = re.findall(r"^(\d+) +\S+ +(\d+) .* (\S+)$", block, re.M)
+        assert len({(task, file) for task, _, file in found}) == len(found), done.stdout
+        if "more: see --rows" in block:
+            assert len(found) == 5 and found[0][2] == "busy" and int(found[0][1]) >= 100, done.stdout

@@ -177,6 +177,7 @@ def constant(text: str, **options: object) -> object:
     ("strncmp(\"ab\", \"ac\", 1)", 0),
     ("cgroupid(\"/sys/fs/cgroup\")", 42), ("is_str(comm)", 1), ("is_ptr(comm)", 0), ("kfunc_exist(\"bpf_strlen\")", 1),
     ("sizeof(struct sock)", 56), ("offsetof(struct sock, sk_rmem.counter)", 40), ("probetype", "special"),
+    ("sizeof(str(nsecs))", 1024), ("sizeof(string[1024])", 1024), ("sizeof(string[1000])", 1000),
     ("config.max_strlen", 1024), ("comptime (1 + 1)", 2), ("1 ? 5 : 6", 5), ("5 - 6", -1),
 ])
 def test_folding(expression: str, value: object) -> None:
@@ -241,6 +242,11 @@ def test_dead_branches_are_removed() -> None:
     checked = check_text("BEGIN { if ($1 > 5) { @x = 2; } else if (comptime 0) { nonsense(); } @x = 1; }", params=["3"])
     first = checked.probes[0].clause.body[0]
     assert (first.then, first.other[0].then) == ([], [])
+
+
+def test_a_string_declared_as_long_as_str_makes_them() -> None:
+    checked = check_text("config = { max_strlen = 16 } BEGIN { let $s : string[16] = str(nsecs); @a[$s] = str(nsecs); }")
+    assert checked.maps["@a"].key == checked.maps["@a"].value == Str(17)
 
 
 EVERYTHING = """

@@ -53,8 +53,8 @@ class AttachPointReader:
         for found in _PIECE.finditer(source, pos):
             piece, start = found[0], found.start()
             if not piece.isprintable() and not piece.isspace():
-                self._fail("invalid-character", f"invalid character '{piece[0]}'", start, start + 1,
-                           confusion(piece[0]))
+                at, char = next((at, char) for at, char in enumerate(piece, start) if not char.isprintable())
+                self._fail("invalid-character", f"invalid character U+{ord(char):04X}", at, at + 1, confusion(char))
             if piece == "}" and start == pos:
                 return ["}"], piece, start + 1
             if piece.isspace() or piece in "{}" or (piece == "," and not parens):

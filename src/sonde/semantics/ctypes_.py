@@ -177,10 +177,12 @@ class TypeNames:
     def resolve_type(self, syntax: TypeSyntax, space: str = "", strlen: int = 64, own: Type | None = None
                      ) -> Type | None:
         """The type that ``syntax`` names, or None after saying so. Pointers get ``space``; ``strlen`` sizes a bare
-        ``string``; ``own`` is what the name means here, if not what it means elsewhere. ``typeof`` is the caller's
+        ``string``, NUL included; ``own`` is what the name means here, if not what it means elsewhere. ``typeof`` is the caller's
         business."""
         if syntax.base in ("string", "buffer"):
             size = syntax.dims[0] if syntax.dims else strlen
+            if syntax.base == "string" and size == strlen - 1:
+                size = strlen  # str() fills it: there the NUL has no room of its own
             sized = Str(size) if syntax.base == "string" else Buf(size)
             return _derive_type(sized, syntax.pointers + syntax.outer, (), space)
         base = own if own is not None else self.find_type(syntax.base)

@@ -488,6 +488,8 @@ def check_sizeof(context: CheckContext, node: ast.SizeOf) -> Type | None:
     if isinstance(type, Enum) and not isinstance(node.what, ast.FieldAccess):  # a member takes what C gives it
         type = UINT64
     size = 8 if isinstance(type, Aggregate) else type.size if type is not None else None  # of the former, as there
+    if isinstance(type, Str) and size == context.config.text_size:
+        size = context.config.max_strlen  # as there: the NUL has no room of its own
     return None if size is None else fold_constant(node, size, UINT64)
 
 
