@@ -245,7 +245,8 @@ def test_dead_branches_are_removed() -> None:
 
 
 def test_a_string_declared_as_long_as_str_makes_them() -> None:
-    checked = check_text("config = { max_strlen = 16 } BEGIN { let $s : string[16] = str(nsecs); @a[$s] = str(nsecs); }")
+    checked = check_text("config = { max_strlen = 16 }"
+                         "BEGIN { let $s : string[16] = str(nsecs); @a[$s] = str(nsecs); }")
     assert checked.maps["@a"].key == checked.maps["@a"].value == Str(17)
 
 

@@ -177,8 +177,8 @@ class TypeNames:
     def resolve_type(self, syntax: TypeSyntax, space: str = "", strlen: int = 64, own: Type | None = None
                      ) -> Type | None:
         """The type that ``syntax`` names, or None after saying so. Pointers get ``space``; ``strlen`` sizes a bare
-        ``string``, NUL included; ``own`` is what the name means here, if not what it means elsewhere. ``typeof`` is the caller's
-        business."""
+        ``string``, NUL included; ``own`` is what the name means here, if not what it means elsewhere. ``typeof`` is
+        the caller's business."""
         if syntax.base in ("string", "buffer"):
             size = syntax.dims[0] if syntax.dims else strlen
             if syntax.base == "string" and size == strlen - 1:
