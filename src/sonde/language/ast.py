@@ -390,17 +390,20 @@ class CStruct(Node):
 
 
 class CEnum(Node):
-    """``enum name { A = 1, B }``; the values are resolved."""
+    """``enum name { A = 1, B }``; the values are resolved. ``packed`` and ``align`` as those of a struct."""
 
     name: str
     members: dict[str, int]
+    packed: bool = False
+    align: int = 0
 
 
 class CTypedef(Node):
-    """``typedef type name;``."""
+    """``typedef type name;``; ``align`` is what its attributes ask for, 0 if they do not."""
 
     name: str
     type: TypeSyntax
+    align: int = 0
 
 
 class Script(Node):

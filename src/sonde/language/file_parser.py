@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
+from .cdecl import Attributes
 from .constants import NotConstant, evaluate_constant
 from .cursor import Abandoned
 from .diagnostics import Diagnostics
@@ -40,7 +41,7 @@ class FileParser(StatementParser):
                                           files.predefines, self._include_file, shared)
         self._lexer = Lexer(source.text, self._preprocessor)
         self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
-        self._noted = []
+        self._noted = Attributes()
         self.typedefs = set() if outer is None else outer.typedefs
         self.constants = {} if outer is None else outer.constants
 

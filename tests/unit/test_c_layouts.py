@@ -1,0 +1,95 @@
+"""Layouts that attributes make: those that the C compiler says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compiled import world
+from sonde import compiling
+from sonde.errors import CompileError
+from sonde.semantics.options import Options
+from sonde.source import Source
+from support import compile_c
+
+DEFINITIONS = """
+#define ALIGN(n) __attribute__((aligned(n)))
+#define PACKED __attribute__((packed))
+struct inner_packed { int i; struct __attribute__((packed)) { char c; int b; } x; };
+struct inner_named { char i; struct __attribute__((packed)) within { char c; int b; } x; struct within y; };
+struct inner_union { char i; union __attribute__((packed)) { char c; int b; } x; };
+struct inner_anonymous { char i; struct __attribute__((packed)) { char c; int b; }; };
+struct inner_macro { int i; struct ALIGN(8) { int a; } m; char z; };
+struct inner_enum { char c; enum __attribute__((packed)) { E1, E2 = 200 } e; enum { E3 } PACKED f; enum { E4 } g; };
+struct inner_and_member { char c; struct ALIGN(8) { char c; } m ALIGN(32), n; ALIGN(16) struct { char c; } o; };
+struct __attribute__((aligned(1), packed)) first_one { int i; char c; int j; };
+struct __attribute__((aligned(32), packed)) first_large { char a; int b; };
+struct __attribute__((aligned)) alone { char a; };
+struct alone_behind { char a; } __attribute__((aligned, unused)) ;
+struct behind_macros { char a; int b; } PACKED /* ; */ ALIGN(sizeof(long) * 2);
+struct by_keyword { _Alignas(8) char a; char b; char _Alignas(long) c; alignas(16) char d; };
+typedef int aligned_int ALIGN(16);
+typedef long aligned_less __attribute__((aligned(2)));
+typedef struct { char a; int b; } aligned_struct ALIGN(32);
+typedef aligned_int aligned_too;
+typedef struct later later_t;
+struct later { char a; long b; };
+struct typedefs { char a; aligned_int b; aligned_less c; aligned_struct d; aligned_int *e; aligned_too f; later_t g; };
+enum packed_enum { E5, E6 = -300 } PACKED;
+struct enums { char a; enum packed_enum b; char c; enum { E7 = -1, E8 = 0xffffffff } d; char e; enum PACKED { E9 = -1,
+               E10 = 127 } f; enum PACKED { E11 = -1, E12 = 128 } g; enum PACKED { E13 = 1ull << 40 } h; };
+"""
+PLACES = {
+    "struct inner_packed": ["x", "x.b"], "struct inner_named": ["x", "y", "y.b"], "struct inner_union": ["x"],
+    "struct inner_anonymous": ["b"], "struct inner_macro": ["m", "z"], "struct inner_enum": ["e", "f", "g"],
+    "struct inner_and_member": ["m", "n", "o"], "struct first_one": ["j"], "struct first_large": ["b"],
+    "struct alone": [], "struct alone_behind": [], "struct behind_macros": ["b"],
+    "struct by_keyword": ["b", "c", "d"],
+    "struct typedefs": ["b", "c", "d", "e", "f", "g"], "struct enums": ["b", "c", "d", "e", "f", "g", "h"],
+}
+
+
+def findings(text: str, arch: str = "x86_64") -> list[tuple[str, str]]:
+    """(code, message) of everything there is to say of a script."""
+    try:
+        found = compiling.compile(Source("script.bt", text), Options(), world(arch=arch)).warnings
+    except CompileError as error:
+        found = error.diagnostics
+    return [(item.code, item.message) for item in found]
+
+
+@pytest.mark.parametrize("place", ["script", "header"])
+def test_layouts_are_those_of_the_compiler(place: str, tmp_path: Path) -> None:
+    asked = [f"sizeof({name})" for name in PLACES]
+    asked += [f"offsetof({name}, {member})" for name, members in PLACES.items() for member in members]
+    lines = "".join(f'    printf("%d\\n", (int){question});\n' for question in asked)
+    program = compile_c(f"#include <stdalign.h>\n#include <stddef.h>\n#include <stdio.h>\n{DEFINITIONS}"
+                        f"int main(void) {{\n{lines} return 0; }}\n", tmp_path, "layouts")
+    answers = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    assert len(answers) == len(asked)
+    (tmp_path / "layouts.h").write_text(DEFINITIONS)
+    text = DEFINITIONS if place == "script" else f'#include "{tmp_path}/layouts.h"\n'
+    body = " ".join(f'static_assert({question} == {answer}, "{question} is not {answer}");'
+                    for question, answer in zip(asked, answers))
+    assert not findings(f"{text}begin {{ {body} }}")
+
+
+@pytest.mark.parametrize(("text", "code"), [
+    ("struct s { int a; } __attribute__((aligned(8)) ;", "syntax-error"),
+    ("struct s { int a __attribute__((aligned(nothing))); };", "not-constant"),
+    ("struct s { int a __attribute__(packed); };", "syntax-error"),
+    ("struct s { int a __attribute__((1)); };", "syntax-error"),
+    ("struct s { struct foo (int x) { int y; }; };", "syntax-error"),
+])
+def test_wrong_attributes(text: str, code: str) -> None:
+    assert findings(f"{text} begin {{ }}")[0][0] == code
+
+
+def test_enums_can_be_aligned() -> None:
+    """By clang, and so bpftrace; GCC does not obey that."""
+    text = "enum a { A } __attribute__((aligned(16))); " \
+           "struct s { char a; enum a b; char c; enum { B } __attribute__((aligned(32))) d; enum { C } e; };"
+    assert not findings(text + 'begin { static_assert(offsetof(struct s, b) == 16 && offsetof(struct s, d) == 32 && '
+                        'offsetof(struct s, e) == 36, ""); }')
