@@ -1,4 +1,4 @@
-"""Layouts that attributes make: those that the C compiler says."""
+"""Layouts that attributes and #pragma pack make: those that the C compiler says."""
 
 from __future__ import annotations
 
@@ -40,6 +40,24 @@ struct typedefs { char a; aligned_int b; aligned_less c; aligned_struct d; align
 enum packed_enum { E5, E6 = -300 } PACKED;
 struct enums { char a; enum packed_enum b; char c; enum { E7 = -1, E8 = 0xffffffff } d; char e; enum PACKED { E9 = -1,
                E10 = 127 } f; enum PACKED { E11 = -1, E12 = 128 } g; enum PACKED { E13 = 1ull << 40 } h; };
+#pragma pack(push, 1)
+struct pack1 { char a; long b; short c; };
+#pragma pack(push)
+#pragma pack(2)
+struct pack2 { char a; long b; struct { char a; int b; } c; int d ALIGN(16); };
+struct pack2_bits { char a; int b : 30; int c : 20; long d : 40; unsigned e : 5; int : 0; char f; };
+struct pack2_packed { char a; short b : 4; } PACKED;
+struct pack2_aligned { char a; long b; } ALIGN(64);
+#pragma pack(pop)
+struct pack_again { char a; int b; };
+#pragma pack(pop)
+#pragma pack(4)
+union pack4 { char a[5]; long b; };
+#pragma pack()
+struct natural { char a; long b; };
+_Pragma("pack(1)") struct pragma { char a; long b; };
+_Pragma ( "pack()" )
+struct natural_again { char a; long b; };
 """
 PLACES = {
     "struct inner_packed": ["x", "x.b"], "struct inner_named": ["x", "y", "y.b"], "struct inner_union": ["x"],
@@ -48,6 +66,9 @@ PLACES = {
     "struct alone": [], "struct alone_behind": [], "struct behind_macros": ["b"],
     "struct by_keyword": ["b", "c", "d"],
     "struct typedefs": ["b", "c", "d", "e", "f", "g"], "struct enums": ["b", "c", "d", "e", "f", "g", "h"],
+    "struct pack1": ["b", "c"], "struct pack2": ["b", "c", "c.b", "d"],
+    "struct pack2_bits": ["f"], "struct pack2_packed": [], "struct pack2_aligned": ["b"], "struct pack_again": ["b"],
+    "union pack4": [], "struct natural": ["b"], "struct pragma": ["b"], "struct natural_again": ["b"],
 }
 
 
@@ -76,6 +97,26 @@ def test_layouts_are_those_of_the_compiler(place: str, tmp_path: Path) -> None:
     assert not findings(f"{text}begin {{ {body} }}")
 
 
+def test_headers_leave_the_packing_to_what_includes_them(tmp_path: Path) -> None:
+    (tmp_path / "begin.h").write_text("#pragma pack(push, 1)\n")
+    (tmp_path / "end.h").write_text("#pragma pack(pop)\nstruct t { char a; int b; };\n")
+    text = f'#include "{tmp_path}/begin.h"\nstruct s {{ char a; int b; }};\n#include "{tmp_path}/end.h"\n'
+    body = 'static_assert(sizeof(struct s) == 5 && sizeof(struct t) == 8, "");'
+    assert not findings(f"{text}begin {{ {body} }}")
+
+
+@pytest.mark.parametrize("pragma", ["pack(3)", "pack(push, 32)", "pack(nothing)"])
+def test_a_pragma_that_cannot_be_obeyed_is_a_warning(pragma: str) -> None:
+    text = f'#pragma {pragma}\nstruct s {{ char a; int b; }};\nbegin {{ static_assert(sizeof(struct s) == 8, ""); }}'
+    assert findings(text) == [("ignored-attribute", f"#pragma {pragma} has no effect")]
+
+
+@pytest.mark.parametrize("text", ["#pragma pack(pop)", "#pragma pack(push", "#pragma once", "#pragma pack",
+                                  '_Pragma("GCC poison x")'])
+def test_pragmas_that_change_nothing(text: str) -> None:
+    assert not findings(text + '\nstruct s { char a; int b; }; begin { static_assert(sizeof(struct s) == 8, ""); }')
+
+
 @pytest.mark.parametrize(("text", "code"), [
     ("struct s { int a; } __attribute__((aligned(8)) ;", "syntax-error"),
     ("struct s { int a __attribute__((aligned(nothing))); };", "not-constant"),
@@ -85,6 +126,12 @@ def test_layouts_are_those_of_the_compiler(place: str, tmp_path: Path) -> None:
 ])
 def test_wrong_attributes(text: str, code: str) -> None:
     assert findings(f"{text} begin {{ }}")[0][0] == code
+
+
+def test_a_macro_may_say_how_much_to_pack() -> None:
+    """For clang, and so bpftrace; GCC does not look into macros there."""
+    text = "#define ONE 1\n#pragma pack(ONE)\nstruct s { char a; int b; };"
+    assert not findings(text + 'begin { static_assert(sizeof(struct s) == 5, ""); }')
 
 
 def test_enums_can_be_aligned() -> None:

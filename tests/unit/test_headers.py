@@ -153,11 +153,6 @@ def test_what_libclang_does_not_understand_either_stays_as_it_was(tmp_path: Path
     assert any("nothing_known" in item.message for item in found)
 
 
-def test_a_pragma_that_changes_layouts_is_never_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "#pragma pack(1)\nstruct s { char a; int b; };\nbegin { print(sizeof(struct s)); }"
-    assert [d.code for d in compiling.compile(text, Options(), world()).warnings] == ["ignored-attribute"]
-
-
 def test_sizes_of_base_types_are_those_of_the_types() -> None:
     """Definitions are parsed before there are types."""
     found = {name: size_of_base(name) for name in BASE_TYPES}

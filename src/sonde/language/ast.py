@@ -380,13 +380,15 @@ class CField(Node):
 
 
 class CStruct(Node):
-    """``struct name { ... }`` or ``union``, with ``packed`` and ``align`` (0 if not given) from its attributes."""
+    """``struct name { ... }`` or ``union``, with ``packed`` and ``align`` (0 if not given) from its attributes;
+    ``pack`` is the most that members are aligned to (``#pragma pack``), 0 if there is no such limit."""
 
     name: str
     union: bool
     fields: list[CField]
     packed: bool = False
     align: int = 0
+    pack: int = 0
 
 
 class CEnum(Node):

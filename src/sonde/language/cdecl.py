@@ -32,6 +32,7 @@ class DeclarationParser(ExpressionParser):
     """Parses C definitions. ``constants`` are the enum constants so far, ``typedefs`` the names of types."""
 
     constants: dict[str, int]
+    packs: list[int]  # see the preprocessor
     _noted: Attributes  # those of the member that is being parsed
 
     def lookup_define(self, node: Expr) -> int | None:
@@ -51,7 +52,7 @@ class DeclarationParser(ExpressionParser):
         self.advance()
         self.parse_attributes(own)
         self.depth -= 1
-        return CStruct(self.span_since(start), name, union, fields, own.packed, own.align)
+        return CStruct(self.span_since(start), name, union, fields, own.packed, own.align, self.packs[-1])
 
     def _parse_head(self, own: Attributes) -> str:
         """The name of a definition, and its ``{``; attributes may come before the name and after it."""

@@ -39,6 +39,7 @@ class FileParser(StatementParser):
         shared = outer._preprocessor if outer is not None else None
         self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds,
                                           files.predefines, self._include_file, shared)
+        self.packs = self._preprocessor.packs
         self._lexer = Lexer(source.text, self._preprocessor)
         self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
         self._noted = Attributes()

@@ -288,8 +288,8 @@ class _Layout:
     def add_member(self, field: CField, type: Type, natural: int) -> None:
         """``natural``: the alignment of the type as such."""
         start = 0 if self.item.union else self.bits
-        packed = self.item.packed or field.packed
-        align = natural if field.bits == 0 else max(1 if packed else natural, field.align)
+        packed = (self.item.packed or field.packed) and not (self.item.pack and field.bits is not None)
+        align = natural if field.bits == 0 else self._limit_alignment(max(1 if packed else natural, field.align))
         if field.bits is None or field.name or self.unnamed_align:
             self.align = max(self.align, align)
         if field.bits is None:
@@ -297,9 +297,12 @@ class _Layout:
             self.fields.append(StructField(field.name, type, offset))
             self.bits = (offset + type.size) * 8
         else:
-            start = round_up(start, 8 * field.align or 1)
-            self._add_bitfield(field.name, type, field.bits, start, packed)
+            start = round_up(start, 8 * self._limit_alignment(field.align) or 1)
+            self._add_bitfield(field.name, type, field.bits, start, packed or self.item.pack > 0)
         self.largest = max(self.largest, self.bits)
+
+    def _limit_alignment(self, align: int) -> int:
+        return min(align, self.item.pack or align)
 
     def _add_bitfield(self, name: str, type: Type, width: int, start: int, packed: bool) -> None:
         unit = type.size * 8
