@@ -1,4 +1,4 @@
-"""Layouts that attributes and #pragma pack make: those that the C compiler says."""
+"""Layouts that attributes, #pragma pack and wide types make: those that the C compiler says."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ struct __attribute__((aligned(32), packed)) first_large { char a; int b; };
 struct __attribute__((aligned)) alone { char a; };
 struct alone_behind { char a; } __attribute__((aligned, unused)) ;
 struct behind_macros { char a; int b; } PACKED /* ; */ ALIGN(sizeof(long) * 2);
+struct wide { char c; __int128 i; int z; };
+struct wide_names { char a; unsigned __int128 b; char c; signed __int128 d; char e; __int128_t f; char g;
+                    __uint128_t h; };
+struct wide_many { char a; __int128 b[2]; struct wide c; __int128 *d; } PACKED;
+struct floating { char c; long double d; float f; double e; char g; double long h; __float128 i; };
 struct by_keyword { _Alignas(8) char a; char b; char _Alignas(long) c; alignas(16) char d; };
 typedef int aligned_int ALIGN(16);
 typedef long aligned_less __attribute__((aligned(2)));
@@ -44,7 +49,7 @@ struct enums { char a; enum packed_enum b; char c; enum { E7 = -1, E8 = 0xffffff
 struct pack1 { char a; long b; short c; };
 #pragma pack(push)
 #pragma pack(2)
-struct pack2 { char a; long b; struct { char a; int b; } c; int d ALIGN(16); };
+struct pack2 { char a; long b; struct { char a; int b; } c; int d ALIGN(16); __int128 e; };
 struct pack2_bits { char a; int b : 30; int c : 20; long d : 40; unsigned e : 5; int : 0; char f; };
 struct pack2_packed { char a; short b : 4; } PACKED;
 struct pack2_aligned { char a; long b; } ALIGN(64);
@@ -63,10 +68,11 @@ PLACES = {
     "struct inner_packed": ["x", "x.b"], "struct inner_named": ["x", "y", "y.b"], "struct inner_union": ["x"],
     "struct inner_anonymous": ["b"], "struct inner_macro": ["m", "z"], "struct inner_enum": ["e", "f", "g"],
     "struct inner_and_member": ["m", "n", "o"], "struct first_one": ["j"], "struct first_large": ["b"],
-    "struct alone": [], "struct alone_behind": [], "struct behind_macros": ["b"],
-    "struct by_keyword": ["b", "c", "d"],
+    "struct alone": [], "struct alone_behind": [], "struct behind_macros": ["b"], "struct wide": ["i", "z"],
+    "struct wide_names": ["b", "d", "f", "h"], "struct wide_many": ["b", "c", "c.i", "d"],
+    "struct floating": ["d", "f", "e", "h", "i"], "struct by_keyword": ["b", "c", "d"],
     "struct typedefs": ["b", "c", "d", "e", "f", "g"], "struct enums": ["b", "c", "d", "e", "f", "g", "h"],
-    "struct pack1": ["b", "c"], "struct pack2": ["b", "c", "c.b", "d"],
+    "struct pack1": ["b", "c"], "struct pack2": ["b", "c", "c.b", "d", "e"],
     "struct pack2_bits": ["f"], "struct pack2_packed": [], "struct pack2_aligned": ["b"], "struct pack_again": ["b"],
     "union pack4": [], "struct natural": ["b"], "struct pragma": ["b"], "struct natural_again": ["b"],
 }
@@ -97,12 +103,30 @@ def test_layouts_are_those_of_the_compiler(place: str, tmp_path: Path) -> None:
     assert not findings(f"{text}begin {{ {body} }}")
 
 
+@pytest.mark.parametrize(("arch", "size"), [("x86_64", 48), ("aarch64", 48), ("riscv64", 48), ("s390x", 32)])
+def test_largest_alignment_of_an_architecture(arch: str, size: int) -> None:
+    """What compilers for it define as __BIGGEST_ALIGNMENT__."""
+    text = "struct a {{ char c; __int128 i; int z; }}; struct b {{ char c[{0}]; }} __attribute__((aligned)); " \
+           "struct c {{ char c; long double d; int z; }}; begin {{ static_assert(sizeof(struct a) == {1} && " \
+           'sizeof(struct b) == {1} && sizeof(struct c) == {1}, ""); }}'
+    assert not findings(text.format(size - 7, size), arch)
+
+
 def test_headers_leave_the_packing_to_what_includes_them(tmp_path: Path) -> None:
     (tmp_path / "begin.h").write_text("#pragma pack(push, 1)\n")
     (tmp_path / "end.h").write_text("#pragma pack(pop)\nstruct t { char a; int b; };\n")
     text = f'#include "{tmp_path}/begin.h"\nstruct s {{ char a; int b; }};\n#include "{tmp_path}/end.h"\n'
     body = 'static_assert(sizeof(struct s) == 5 && sizeof(struct t) == 8, "");'
     assert not findings(f"{text}begin {{ {body} }}")
+
+
+@pytest.mark.parametrize("member", ["__int128 i", "unsigned __int128 i", "long double i", "float i"])
+def test_wide_members_have_no_value(member: str) -> None:
+    """As in bpftrace, where they are none; the struct as a whole can be printed."""
+    text = f"struct b {{ char c; {member}; }}; begin {{ print(*(struct b *)0);"
+    assert not findings(f"{text} }}")
+    assert findings(f"{text} print(((struct b *)0)->i); }}") == [
+        ("no-value", "Value 'void' cannot be used for an argument.")]
 
 
 @pytest.mark.parametrize("pragma", ["pack(3)", "pack(push, 32)", "pack(nothing)"])

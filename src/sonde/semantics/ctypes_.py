@@ -52,6 +52,7 @@ BASE_TYPES: dict[str, Type] = {
     "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(), "username_t": Symbol("username"),
     "float": Real(4), "double": Real(8),
 }
+_WIDE = ("__int128", "unsigned __int128", "__int128_t", "__uint128_t", "long double", "__float128", "_Float128")
 _C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")
 
 
@@ -221,6 +222,8 @@ class TypeNames:
             return self.structs.get(base) or self.world.find_struct(name, tag == "union")
         if tag == "enum":
             return self.enums.get(name) or self.world.named_type(base)
+        if base in _WIDE:
+            return Real(16, ARCHES[self.world.arch].largest_alignment)
         return (BASE_TYPES.get(base) or parse_c_integer(base) or self.typedefs.get(base) or self.enums.get(base)
                 or self.structs.get(f"struct {base}") or self.world.named_type(base)
                 or self.world.find_struct(base, False))  # the dialect of 2018: (task_struct *)curtask
@@ -236,11 +239,12 @@ class TypeNames:
             hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
             self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', span, hints)
             return
-        real = isinstance(BASE_TYPES.get(syntax.base), Real)
+        real = isinstance(BASE_TYPES.get(syntax.base), Real) or syntax.base in _WIDE
         close = nearest_names(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
         hints = [f"did you mean {c}?" for c in close[:1]] if not real else \
-            ["programs in the kernel have no floating point: 1000 * a / b keeps three decimals"]
+            ["the largest integers have 64 bits" if "int128" in syntax.base else
+             "programs in the kernel have no floating point: 1000 * a / b keeps three decimals"]
         self.diagnostics.error("unknown-type", wrong, syntax.span if tag else span, hints)
 
 
