@@ -63,6 +63,12 @@ struct natural { char a; long b; };
 _Pragma("pack(1)") struct pragma { char a; long b; };
 _Pragma ( "pack()" )
 struct natural_again { char a; long b; };
+#define PACKED_FROM_HERE _Pragma("pack(push, 2)")
+#define PACKED_TO_HERE _Pragma("pack(pop)")
+PACKED_FROM_HERE
+struct between_macros { char a; long b; };
+PACKED_TO_HERE
+struct behind { char a; long b; };
 """
 PLACES = {
     "struct inner_packed": ["x", "x.b"], "struct inner_named": ["x", "y", "y.b"], "struct inner_union": ["x"],
@@ -75,6 +81,7 @@ PLACES = {
     "struct pack1": ["b", "c"], "struct pack2": ["b", "c", "c.b", "d", "e"],
     "struct pack2_bits": ["f"], "struct pack2_packed": [], "struct pack2_aligned": ["b"], "struct pack_again": ["b"],
     "union pack4": [], "struct natural": ["b"], "struct pragma": ["b"], "struct natural_again": ["b"],
+    "struct between_macros": ["b"], "struct behind": ["b"],
 }
 
 
@@ -120,6 +127,11 @@ def test_headers_leave_the_packing_to_what_includes_them(tmp_path: Path) -> None
     assert not findings(f"{text}begin {{ {body} }}")
 
 
+def test_functions_that_return_a_struct_are_no_definitions(tmp_path: Path) -> None:
+    (tmp_path / "f.h").write_text("struct s { int a; };\nstruct s f(int a) { struct s x = { a }; return x; }\n")
+    assert not findings(f'#include "{tmp_path}/f.h"\nbegin {{ static_assert(sizeof(struct s) == 4, ""); }}')
+
+
 @pytest.mark.parametrize("member", ["__int128 i", "unsigned __int128 i", "long double i", "float i"])
 def test_wide_members_have_no_value(member: str) -> None:
     """As in bpftrace, where they are none; the struct as a whole can be printed."""
@@ -136,7 +148,7 @@ def test_a_pragma_that_cannot_be_obeyed_is_a_warning(pragma: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["#pragma pack(pop)", "#pragma pack(push", "#pragma once", "#pragma pack",
-                                  '_Pragma("GCC poison x")'])
+                                  '_Pragma("GCC poison x")', '_Pragma("")', '#define X _Pragma("once")\nX'])
 def test_pragmas_that_change_nothing(text: str) -> None:
     assert not findings(text + '\nstruct s { char a; int b; }; begin { static_assert(sizeof(struct s) == 8, ""); }')
 

@@ -51,9 +51,11 @@ class Lexer:
         text = self.text
         while True:
             pos = self.skip_trivia(pos)
-            if text.startswith("_Pragma", pos) and (end := self._preprocessor.handle_pragma(pos)) > pos:
-                pos = end
-                continue
+            if self._preprocessor.macros or text.startswith("_Pragma", pos):
+                end = self._preprocessor.handle_pragma(pos)
+                if end > pos:
+                    pos = end
+                    continue
             if not text.startswith("#", pos) or not self._starts_line(pos):
                 return pos
             pos = self._preprocessor.handle_directive(pos)

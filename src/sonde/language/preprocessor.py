@@ -66,11 +66,17 @@ class Preprocessor:
         return end
 
     def handle_pragma(self, pos: int) -> int:
-        """Obey ``_Pragma("...")`` if that is at ``pos``; returns where the text goes on."""
-        found = patterns.compile(r'_Pragma\s*\(\s*"([^"\n]*)"\s*\)').match(self._source.text, pos)
+        """Obey ``_Pragma("...")``, or a macro that stands for one, if that is at ``pos``; returns where the text goes
+        on."""
+        found = patterns.compile(r'_Pragma\s*\(\s*"([^"\n]*)"\s*\)|\w+', patterns.ASCII).match(self._source.text, pos)
         if found is None:
             return pos
-        self._set_pack(found[1], Span(self._source, *found.span()))
+        text, macro = found[1], self.macros.get(found[0])
+        if macro is not None and macro.params is None and len(macro.body) == 4 and macro.body[0][1] == "_Pragma":
+            text = macro.body[2][1].strip('"')
+        if text is None:
+            return pos
+        self._set_pack(text, Span(self._source, *found.span()))
         return found.end()
 
     def check_conditionals_closed(self) -> None:
