@@ -166,8 +166,8 @@ STATEMENTS: list[tuple[str, str, str]] = [
      "macro add(a, $b, @c) { $b += a; @c = $b; }\nbegin { $x = 1; add(2, $x, @sum); }"),
     ("Functions", "`fn` becomes a function of the program: parameters and result have types.",
      "fn clamp($x: int64): int64 { if ($x > 10) { return 10; } return $x; }\nbegin { print(clamp(pid)); }"),
-    ("C definitions", "struct, union, enum and typedef, with bit-fields (read without a sign, as in bpftrace) and the attributes "
-     "packed and aligned.",
+    ("C definitions", "struct, union, enum and typedef, with bit-fields (read without a sign, as in bpftrace), the attributes "
+     "packed and aligned, and `#pragma pack`. Floating-point members and those of 128 bits have their place and no value.",
      "struct pair { int a : 4; union { int b; char c[4]; }; } __attribute__((packed));\nenum colour { RED, GREEN = 5 };\n"
      "begin { print(sizeof(struct pair)); print(GREEN); }"),
     ("Preprocessor", "`#define` with and without parameters, `#if`, `#ifdef`, `#undef`, `#include \"header.h\"`; "

@@ -62,9 +62,11 @@ class Nothing(NoneType):
 
 
 class Real(NoneType):
-    """A floating-point number of ``bytes``: it has its place in a struct and is no value of the language's."""
+    """A number of ``bytes``, floating-point or of 128 bits: it has its place in a struct and is no value of the
+    language's."""
 
     bytes: int
+    alignment: int = 0  # 0: as many bytes
 
     @property
     def size(self) -> int:
@@ -72,7 +74,7 @@ class Real(NoneType):
 
     @property
     def align(self) -> int:
-        return self.bytes
+        return self.alignment or self.bytes
 
 
 class Int(Scalar):

@@ -8,5 +8,5 @@ typedef struct { int k; } anon_t;
 typedef anon_t alias_t;
 typedef int (*fn_t)(int);
 typedef u32 my32;
-struct uses { alias_t a; fn_t f; my32 m; char text[8]; const char *p; double d; struct nest *np; void **vv; __int128 big; _Bool b; enum { IN1 = 9 } e; long double ld; __be16 port; };
+struct uses { alias_t a; fn_t f; my32 m; char text[8]; const char *p; double d; struct nest *np; void **vv; __int128 big; _Bool b; enum { IN1 = 9 } e; long double ld; _Complex float cf; __be16 port; };
 #define ADD(a, b) ((a) + (b))

@@ -47,7 +47,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 
 ROW = Arch(
     name="aarch64", byte_order="little", elf_machine=183, audit=0xC00000B7, loader_flags=0x0A03, objdump="aarch64",
-    c_macros=("__aarch64__",), aligns_unnamed_bits=True,
+    c_macros=("__aarch64__",), aligns_unnamed_bits=True, largest_alignment=16,
     syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167,
               "recvmsg": 212},
     syscall_names=_SYSCALLS, syscall_prefix="__arm64_sys_",

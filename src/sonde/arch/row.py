@@ -59,6 +59,7 @@ class Arch(Record):
     objdump: str  # objdump -m
     c_macros: tuple[str, ...]  # that C compilers define for it
     aligns_unnamed_bits: bool  # structs, that is, as if these bit-fields had names
+    largest_alignment: int  # of any type of C
     # system calls
     syscalls: dict[str, int]  # those that Sonde itself makes by number
     syscall_names: str  # in the order of their numbers; =N sets the number of the next name

@@ -380,27 +380,32 @@ class CField(Node):
 
 
 class CStruct(Node):
-    """``struct name { ... }`` or ``union``, with ``packed`` and ``align`` (0 if not given) from its attributes."""
+    """``struct name { ... }`` or ``union``, with ``packed`` and ``align`` (0 if not given) from its attributes;
+    ``pack`` is the most that members are aligned to (``#pragma pack``), 0 if there is no such limit."""
 
     name: str
     union: bool
     fields: list[CField]
     packed: bool = False
     align: int = 0
+    pack: int = 0
 
 
 class CEnum(Node):
-    """``enum name { A = 1, B }``; the values are resolved."""
+    """``enum name { A = 1, B }``; the values are resolved. ``packed`` and ``align`` as those of a struct."""
 
     name: str
     members: dict[str, int]
+    packed: bool = False
+    align: int = 0
 
 
 class CTypedef(Node):
-    """``typedef type name;``."""
+    """``typedef type name;``; ``align`` is what its attributes ask for, 0 if they do not."""
 
     name: str
     type: TypeSyntax
+    align: int = 0
 
 
 class Script(Node):

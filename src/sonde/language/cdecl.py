@@ -8,63 +8,78 @@ from __future__ import annotations
 
 from math import prod
 
-from .. import patterns
-from ..source import Span
+from ..record import Record
 from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, SizeOf, TypeSyntax
 from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX
 from .expressions import ExpressionParser
-from .lexer import Token, parse_integer
 from .type_syntax import TAGS, size_of_base
 
-# __attribute__((...)) after the closing brace
-ATTRIBUTE = r"__attribute__\s*\(\(((?:[^(){};]|\([^(){};]*\))*)\)\)|(__packed)\b"
+_ATTRIBUTES = ("__attribute__", "__packed", "__aligned", "_Alignas", "alignas")
+_MOST_ALIGNED = 1 << 28
 
 Inline = CStruct | CEnum | None
+
+
+class Attributes(Record):
+    """What attributes ask for: packing, and an alignment of at least so many bytes (0 if none does)."""
+
+    packed: bool = False
+    align: int = 0
 
 
 class DeclarationParser(ExpressionParser):
     """Parses C definitions. ``constants`` are the enum constants so far, ``typedefs`` the names of types."""
 
     constants: dict[str, int]
-    _noted: list[str]  # the attributes of the member that is being parsed
+    packs: list[int]  # see the preprocessor
+    _noted: Attributes  # those of the member that is being parsed
 
     def lookup_define(self, node: Expr) -> int | None:
         """The value of a ``#define``; see the script parser."""
         raise NotImplementedError
 
     def parse_struct(self) -> CStruct:
-        """``struct name { ... }``, whose attributes may also come before the name."""
+        """``struct name { ... }``."""
         self.enter_level()
         start = self.token[2]
         union = self.advance()[1] == "union"
-        attributes = self._parse_attributes()
-        named = self.token
-        name = self.advance()[1] if self.kind == "word" else ""
-        attributes += self._parse_attributes()
-        self._open_brace(named)
+        own = Attributes()
+        name = self._parse_head(own)
         fields: list[CField] = []
         while self.kind != "}":
             fields += self._parse_members()
         self.advance()
-        attributes += self._parse_attributes()
+        self.parse_attributes(own)
         self.depth -= 1
-        node = CStruct(self.span_since(start), name, union, fields)
-        self.apply_attributes(node, attributes)
-        return node
+        return CStruct(self.span_since(start), name, union, fields, own.packed, own.align, self.packs[-1])
 
-    def _open_brace(self, named: Token) -> None:
-        """The ``{`` of a definition, after its name."""
+    def _parse_head(self, own: Attributes) -> str:
+        """The name of a definition, and its ``{``; attributes may come before the name and after it."""
+        self.parse_attributes(own)
+        named = self.token
+        name = self.advance()[1] if self.kind == "word" else ""
+        self.parse_attributes(own)
         if self.kind != "{":
             self.fail(SYNTAX, "syntax: expected '{'", self.token_span(named), [f"found '{self.token[1]}'"])
         self.advance()
+        return name
+
+    def has_body(self) -> bool:
+        """Whether the struct, union or enum here is defined here: only attributes and a name come before the brace."""
+        index, depth, before = self.index + 1, 0, ""
+        while True:
+            kind, text, _, _ = self.tokens[index]
+            if kind == "eof" or not depth and (kind not in ("word", "(") or kind == "(" and before not in _ATTRIBUTES):
+                return kind == "{"
+            depth += {"(": 1, ")": -1}.get(kind, 0)
+            index, before = index + 1, text
 
     def parse_enum(self) -> CEnum:
         """``enum name { A = 1, B }``."""
         start = self.advance()[2]
-        named = self.token
-        name = self.advance()[1] if self.kind == "word" else ""
-        self._open_brace(named)
+        own = Attributes()
+        name = self._parse_head(own)
         members: dict[str, int] = {}
         value = -1
         while self.kind != "}":
@@ -76,97 +91,74 @@ class DeclarationParser(ExpressionParser):
             if not self.accept(",") and self.kind != "}":
                 self.fail_unexpected("',' or '}'")
         self.advance()
-        self._parse_attributes()
-        return CEnum(self.span_since(start), name, members)
+        self.parse_attributes(own)
+        return CEnum(self.span_since(start), name, members, own.packed, own.align)
 
     def parse_typedef(self) -> list[CStruct | CEnum | CTypedef]:
         """``typedef type name, *other;``: the type defined along with it, if any, and the names."""
         start = self.advance()[2]
-        self._noted = []
         base, inline = self._parse_specifier()
         found: list[CStruct | CEnum | CTypedef] = []
+        common = self._noted
         while True:
-            name, written, _ = self._parse_declarator(base, inline)
+            name, written, _ = self._parse_declarator(base, common)
             if not name:
                 self.fail_unexpected("the name of the type")
             if inline is not None and not inline.name:
                 inline.name = name
                 written.base = base = f"{base} {name}"
             self.typedefs.add(name)
-            found.append(CTypedef(self.span_since(start), name, written))
+            found.append(CTypedef(self.span_since(start), name, written, self._noted.align))
             if not self.accept(","):
                 break
         self._expect_semicolon()
         return found if inline is None else [inline, *found]
-
-    def apply_attributes(self, node: CStruct, attributes: list[str]) -> None:
-        """Note what ``__attribute__((...))`` says about a struct."""
-        for attribute in attributes:
-            node.packed |= attribute.strip("_") == "packed"
-        node.align = max(node.align, self._requested_alignment(attributes, node.span))
-
-    def _requested_alignment(self, attributes: list[str], span: Span) -> int:
-        """The alignment that ``aligned(8)`` among the attributes asks for, in bytes; 0 if none does."""
-        found = 0
-        for attribute in attributes:
-            name, _, argument = attribute.partition("(")
-            if name.strip().strip("_") != "aligned":
-                continue
-            number = argument.rstrip(") ").strip()
-            value = (parse_integer(number) or self.constants.get(number, 0)) if number else 16
-            if value < 1 or value & value - 1 or value > 4096:
-                self.diagnostics.warning("ignored-attribute", f"the attribute {attribute} is ignored", span,
-                                         ["the alignment is a power of two"])
-            else:
-                found = max(found, value)
-        return found
 
     def _parse_members(self) -> list[CField]:
         """One declaration within a struct: ``int a, *b[2], c : 3;``."""
         if self.accept(";"):
             return []
         start = self.token[2]
-        self._noted = []
         base, inline = self._parse_specifier()
-        common = [] if inline is not None else self._noted  # those of its own members are noted, too
+        common = self._noted
         fields = []
         while True:
             if inline is not None and self.kind == ";":
                 span = self.span_since(start)
                 fields.append(CField(span, "", TypeSyntax(span, base), None, inline))
                 break
-            self._noted = list(common)
-            name, written, bits = self._parse_declarator(base, inline)
+            name, written, bits = self._parse_declarator(base, common)
             if name or bits is not None:
                 span = self.span_since(start)
-                fields.append(CField(span, name, written, bits, inline, self._requested_alignment(self._noted, span),
-                                     any(word.strip("_") == "packed" for word in self._noted)))
+                fields.append(CField(span, name, written, bits, inline, self._noted.align, self._noted.packed))
             if not self.accept(","):
                 break
         self._expect_semicolon()
         return fields
 
     def _parse_specifier(self) -> tuple[str, Inline]:
-        """The type before the declarators: its name, and its definition if there is one."""
-        self._note_attributes()
-        self.skip_qualifiers()
+        """The type before the declarators: its name, and its definition if there is one. The attributes of what it
+        declares are noted."""
+        self._noted = noted = Attributes()
+        self.parse_attributes(noted)
         word = self.token[1]
-        if self.kind == "word" and word in TAGS and "{" in (self.peek()[0], self.peek(2)[0]):
+        if self.kind == "word" and word in TAGS and self.has_body():
             inline: Inline = self.parse_enum() if word == "enum" else self.parse_struct()
-            self.skip_qualifiers()
+            self._noted = noted  # again: its members had theirs
             return f"{word} {inline.name}".rstrip() if inline is not None else "", inline
         if self.kind != "word":
             self.fail_unexpected("type name")
         base = self.parse_base_name()
         if not base:
             self.fail_unexpected("type name")
-        self._note_attributes()
-        self.skip_qualifiers()
+        self.parse_attributes(noted)
         return base, None
 
-    def _parse_declarator(self, base: str, inline: Inline) -> tuple[str, TypeSyntax, int | None]:
-        """``*name[2] : bits``: the name, its whole type, and the width of a bit-field."""
+    def _parse_declarator(self, base: str, common: Attributes) -> tuple[str, TypeSyntax, int | None]:
+        """``*name[2] : bits``: the name, its whole type, and the width of a bit-field. Its attributes are noted beside
+        those it has in ``common`` with others."""
         start = self.token[2]
+        self._noted = Attributes(common.packed, common.align)
         pointers = self._parse_pointers()
         opaque = False
         name = ""
@@ -180,7 +172,7 @@ class DeclarationParser(ExpressionParser):
         else:
             name, dims = self._parse_name_and_dims()
         bits = self._parse_constant(limit=64) if self.accept(":") else None
-        self._note_attributes()
+        self.parse_attributes(self._noted)
         if opaque:
             return name, TypeSyntax(self.span_since(start), "void", 1, dims), bits
         return name, TypeSyntax(self.span_since(start), base, pointers, dims), bits
@@ -193,7 +185,7 @@ class DeclarationParser(ExpressionParser):
         return count
 
     def _parse_name_and_dims(self) -> tuple[str, list[int]]:
-        self._note_attributes()
+        self.parse_attributes(self._noted)
         name = self.advance()[1] if self.kind == "word" else ""
         if not name and self.kind != ":":
             self.fail_unexpected("the name of a field")
@@ -214,14 +206,18 @@ class DeclarationParser(ExpressionParser):
     def _parse_constant(self, limit: int | None = None) -> int:
         """A constant expression; with ``limit`` one that is neither negative nor larger."""
         node = self.parse_expression(0)
-        try:
-            value = evaluate_constant(node, self.lookup_constant)
-        except NotConstant as error:
-            self.fail("not-constant", f"'{error.node.span.text}' has no value here", error.node.span,
-                      ["write the number"])
+        value = self._evaluate(node)
         if limit is not None and not 0 <= value <= limit:
             self.fail("bad-size", f"{value} is no size here", node.span)
         return value
+
+    def _evaluate(self, node: Expr) -> int:
+        """The value of a constant expression; an error if it has none."""
+        try:
+            return evaluate_constant(node, self.lookup_constant)
+        except NotConstant as error:
+            self.fail("not-constant", f"'{error.node.span.text}' has no value here", error.node.span,
+                      ["write the number"])
 
     def lookup_constant(self, node: Expr) -> int | None:
         """The value of an enum constant, a ``#define`` or the ``sizeof`` of a base type or pointer."""
@@ -232,22 +228,47 @@ class DeclarationParser(ExpressionParser):
             return 8 if node.what.outer else each and each * prod(node.what.dims)
         return self.lookup_define(node)
 
-    def _parse_attributes(self) -> list[str]:
-        """The attributes here, as text."""
-        found = []
-        while self.kind == "word" and self.token[1] in ("__attribute__", "__packed", "__aligned"):
-            start, word = self.index, self.advance()[1]
-            if self.kind == "(":
-                self._skip_parens()
-            text = "".join([token[1] for token in self.tokens[start:self.index]])  # a C macro may stand for it
-            if word == "__attribute__":
-                text = text[len(word):].strip(" ()\n\t").rstrip()
-                text += ")" if "(" in text else ""
-            found += split_attributes(text)
-        return found
+    def parse_attributes(self, into: Attributes | CStruct | CEnum) -> None:
+        """Attributes, and qualifiers, which mean nothing, up to anything else."""
+        self.skip_qualifiers()
+        while self.kind == "word" and self.token[1] in _ATTRIBUTES:
+            if not self.is_at_word("__attribute__"):
+                self._parse_attribute(into)
+            else:
+                self.advance()
+                self.expect("(")
+                self.expect("(")
+                while not self.accept(")"):
+                    if not self.accept(","):
+                        self._parse_attribute(into)
+                self.expect(")")
+            self.skip_qualifiers()
 
-    def _note_attributes(self) -> None:
-        self._noted = [*self._noted, *self._parse_attributes()]
+    def _parse_attribute(self, into: Attributes | CStruct | CEnum) -> None:
+        """``packed``, ``aligned``, ``aligned(8)``, or another, which does not change a layout."""
+        start, name = self.token[2], self.expect("word", "an attribute")[1].strip("_")
+        into.packed |= name == "packed"
+        if name in ("aligned", "Alignas", "alignas"):
+            align = self._parse_alignment()
+            if align < 1 or align & align - 1 or align > _MOST_ALIGNED:
+                span = self.span_since(start)
+                self.diagnostics.warning("ignored-attribute", f"the attribute {span.text} is ignored", span,
+                                         ["the alignment is a power of two"])
+            else:
+                into.align = max(into.align, align)
+        elif self.kind == "(":
+            self._skip_parens()
+
+    def _parse_alignment(self) -> int:
+        """``(8)``, ``(long)``; without it, the largest that any type of C has here."""
+        if not self.accept("("):
+            return self.lookup_define(Name(self.token_span(self.token), name="__BIGGEST_ALIGNMENT__")) or 16
+        start = self.token[2]
+        written = self.parse_argument_type()
+        value = self._parse_constant() if written is None else self._evaluate(
+            SizeOf(self.span_since(start), what=written))
+        self.expect(")", "')'")
+        return value
 
     def _skip_parens(self) -> None:
         """Past the ``)`` that belongs to the current ``(``."""
@@ -258,8 +279,3 @@ class DeclarationParser(ExpressionParser):
             depth += {"(": 1, ")": -1}.get(self.advance()[0], 0)
             if depth == 0:
                 return
-
-
-def split_attributes(text: str) -> list[str]:
-    """``packed, aligned(8)`` → each of them."""
-    return [part.strip() for part in patterns.split(r",(?![^(]*\))", text) if part.strip()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
+from .cdecl import Attributes
 from .constants import NotConstant, evaluate_constant
 from .cursor import Abandoned
 from .diagnostics import Diagnostics
@@ -38,9 +39,10 @@ class FileParser(StatementParser):
         shared = outer._preprocessor if outer is not None else None
         self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds,
                                           files.predefines, self._include_file, shared)
+        self.packs = self._preprocessor.packs
         self._lexer = Lexer(source.text, self._preprocessor)
         self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
-        self._noted = []
+        self._noted = Attributes()
         self.typedefs = set() if outer is None else outer.typedefs
         self.constants = {} if outer is None else outer.constants
 

@@ -96,7 +96,7 @@ class HeaderParser(FileParser):
         elif word in ("struct", "union", "enum"):
             self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
             self.skip_qualifiers()
-            if self._has_body():
+            if self.has_body():
                 node = self.parse_enum() if word == "enum" else self.parse_struct()
                 if node.name or word == "enum":
                     self._script.definitions.append(node)
@@ -111,17 +111,6 @@ class HeaderParser(FileParser):
         assert found is not None
         macro = self._preprocessor.macros.get(found[1])
         return macro.body[0][1] if macro is not None and macro.params is None and macro.body else found[1]
-
-    def _has_body(self) -> bool:
-        """Whether the current struct, union or enum has a body here."""
-        parens = 0
-        for kind, text, _, _ in self.tokens[1:]:
-            if kind == "{" and not parens:
-                return True
-            parens += {"(": 1, ")": -1}.get(kind, 0)
-            if not parens and kind != ")" and (kind != "word" or text in ("struct", "union", "enum")):
-                return False
-        return False
 
 
 def _definition_tag(item: CStruct | CEnum | CTypedef) -> str:

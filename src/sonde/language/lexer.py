@@ -47,10 +47,15 @@ class Lexer:
         self._preprocessor = preprocessor
 
     def skip_directives(self, pos: int) -> int:
-        """The position after spaces, comments and ``#`` lines."""
+        """The position after spaces, comments, ``#`` lines and ``_Pragma``."""
         text = self.text
         while True:
             pos = self.skip_trivia(pos)
+            if self._preprocessor.macros or text.startswith("_Pragma", pos):
+                end = self._preprocessor.handle_pragma(pos)
+                if end > pos:
+                    pos = end
+                    continue
             if not text.startswith("#", pos) or not self._starts_line(pos):
                 return pos
             pos = self._preprocessor.handle_directive(pos)

@@ -11,7 +11,6 @@ from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
 from .attach_point import AttachPointReader
-from .cdecl import ATTRIBUTE, split_attributes
 from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
@@ -192,13 +191,14 @@ class Parser(FileParser):
         node = self.parse_enum() if self.is_at_word("enum") else self.parse_struct()
         if self.kind != "eof":
             self.fail_unexpected("'{' and the fields" if isinstance(node, ast.CStruct) else "';'")
-        text, end = self.source.text, self._lexer.skip_trivia(self.tokens[-1][2])
-        while (attribute := patterns.compile(ATTRIBUTE).match(text, end)) is not None:
-            if isinstance(node, ast.CStruct):
-                self.apply_attributes(node, split_attributes(attribute[1] or attribute[2] or ""))
-            end = self._lexer.skip_trivia(attribute.end())
         self._script.definitions.append(node)
-        self._check_place("C definitions", self.span_since(pos))
+        self._check_place("C definitions", node.span)
+        text, end = self.source.text, self._lexer.skip_trivia(self.tokens[-1][2])
+        behind = patterns.compile(r"[A-Za-z_](?:/\*(?s:.*?)\*/|[^;{#])*;?").match(text, end)
+        if behind is not None:  # attributes, if it is not the next item
+            self.load_tokens(self._preprocessor.expand_tokens(self._lexer.tokenize_line(*behind.span())))
+            self.parse_attributes(node)
+            end = self.token[2]
         return end + text.startswith(";", end)
 
     def _parse_config(self) -> None:

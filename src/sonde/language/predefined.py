@@ -26,5 +26,6 @@ def predefined_macros(machine: str) -> tuple[dict[str, int], dict[str, int]]:
         return _COMMON, {}
     order = 1234 if row.byte_order == "little" else 4321
     ours = f"__{row.byte_order.upper()}_ENDIAN"
-    known = _COMMON | dict.fromkeys((*row.c_macros, f"{ours}__", f"{ours}_BITFIELD"), 1) | {"__BYTE_ORDER__": order}
+    known = {**_COMMON, "__BIGGEST_ALIGNMENT__": row.largest_alignment}
+    known |= dict.fromkeys((*row.c_macros, f"{ours}__", f"{ours}_BITFIELD"), 1) | {"__BYTE_ORDER__": order}
     return known, _VALUES | dict.fromkeys(("__BYTE_ORDER", "BYTE_ORDER"), order)

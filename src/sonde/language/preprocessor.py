@@ -28,7 +28,8 @@ class Preprocessor:
 
     ``defines`` has the object-like macros (name → text), ``macros`` those that are replaced as text (all with
     parameters, and those that are not a plain number or string), ``includes`` the headers in order, each passed to
-    ``include(name, quoted, span)``. A header's preprocessor shares the tables of its ``outer`` one.
+    ``include(name, quoted, span)``, and ``packs`` the limits of alignment that ``#pragma pack`` sets (0: none), last
+    the one in force. A header's preprocessor shares the tables of its ``outer`` one.
     """
 
     def __init__(self, source: Source, diagnostics: Diagnostics, condition: Callable[[int, int], bool],
@@ -37,6 +38,7 @@ class Preprocessor:
         self.defines: dict[str, str] = outer.defines if outer is not None else {}
         self.macros: dict[str, CMacro] = outer.macros if outer is not None else {}
         self.includes: list[str] = outer.includes if outer is not None else []
+        self.packs: list[int] = outer.packs if outer is not None else [0]
         self._include_file = include
         self._source = source
         self._diagnostics = diagnostics
@@ -62,6 +64,20 @@ class Preprocessor:
             return end
         self._handle_simple(name, line["rest"], span)
         return end
+
+    def handle_pragma(self, pos: int) -> int:
+        """Obey ``_Pragma("...")``, or a macro that stands for one, if that is at ``pos``; returns where the text goes
+        on."""
+        found = patterns.compile(r'_Pragma\s*\(\s*"([^"\n]*)"\s*\)|\w+', patterns.ASCII).match(self._source.text, pos)
+        if found is None:
+            return pos
+        text, macro = found[1], self.macros.get(found[0])
+        if macro is not None and macro.params is None and len(macro.body) == 4 and macro.body[0][1] == "_Pragma":
+            text = macro.body[2][1].strip('"')
+        if text is None:
+            return pos
+        self._set_pack(text, Span(self._source, *found.span()))
+        return found.end()
 
     def check_conditionals_closed(self) -> None:
         """Report conditionals that are still open at the end of the text."""
@@ -92,13 +108,29 @@ class Preprocessor:
             self._handle_include(patterns.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
         elif name == "error":
             self._error("error-directive", f"#error{rest.rstrip()}", span)
-        elif name == "pragma" and patterns.match(r"\s*pack\s*\([^)]*\d", rest):
-            self._diagnostics.warning("ignored-attribute", "#pragma pack has no effect: structs are laid out as if it "
-                                      "were not there", span, ["write __attribute__((packed)) after the struct"])
-        elif name not in ("pragma", "warning", "line", "ident", ""):
+        elif name == "pragma":
+            self._set_pack(rest, span)
+        elif name not in ("warning", "line", "ident", ""):
             self._error("unknown-directive", f"unknown directive #{name}", span, ("comments start with //",))
         elif not name and not rest.startswith("!") and rest.strip():
             self._error("unknown-directive", "unknown directive", span, ("comments start with //",))
+
+    def _set_pack(self, rest: str, span: Span) -> None:
+        """Obey ``pack(2)``, ``pack()``, ``pack(push)``, ``pack(push, 2)`` and ``pack(pop)``; no other pragma changes a
+        layout."""
+        found = patterns.match(r"\s*pack\s*\(([^)]*)\)", rest)
+        if found is None:
+            return
+        words = [self.defines.get(word.strip(), word.strip()) for word in found[1].split(",")]
+        if words[0] == "push":
+            self.packs.append(self.packs[-1])
+        elif words[0] == "pop":
+            self.packs[1:] = self.packs[1:-1]
+        if words[-1] in ("", "1", "2", "4", "8", "16"):
+            self.packs[-1] = int(words[-1] or 0)
+        elif words[0] not in ("push", "pop") or words[-1][0].isdigit():
+            self._diagnostics.warning("ignored-attribute", f"#pragma {found[0].strip()} has no effect", span,
+                                      ["it takes 1, 2, 4, 8 or 16"])
 
     def _undefine_macro(self, name: str) -> None:
         self.defines.pop(name, None)

@@ -10,18 +10,20 @@ from .lexer import MAX_INT, parse_integer
 TAGS = frozenset(("struct", "union", "enum"))
 _QUALIFIERS = frozenset(("const", "volatile", "restrict", "__restrict", "__user", "__kernel", "__rcu", "__iomem",
                          "__percpu", "register", "static", "extern", "__extension__"))
-_C_WORDS = frozenset(("unsigned", "signed", "__signed__", "long", "short", "int", "char", "double", "float"))
+_C_WORDS = frozenset(("unsigned", "signed", "__signed__", "long", "short", "int", "char", "double", "float",
+                      "__int128"))
 
 # Names that are types everywhere; so are names that end in _t, and the typedefs of the script.
 _NAMES = frozenset((
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string", "buffer", "inet",
     "void", "_Bool", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "__u8", "__u16", "__u32", "__u64", "__s8",
     "__s16", "__s32", "__s64", "__be16", "__be32", "__be64", "__le16", "__le32", "__le64", "__sum16", "__wsum",
-    "uint", "ushort", "ulong", "u_int", "u_short",
+    "uint", "ushort", "ulong", "u_int", "u_short", "__float128", "_Float128",
 ))
 
 _SIZES = {"char": 1, "signed char": 1, "short": 2, "int": 4, "long": 8, "long long": 8, "float": 4, "double": 8,
-          "bool": 1, "_Bool": 1, "size_t": 8, "ssize_t": 8, "uintptr_t": 8, "intptr_t": 8}
+          "bool": 1, "_Bool": 1, "size_t": 8, "ssize_t": 8, "uintptr_t": 8, "intptr_t": 8, "long double": 16,
+          "__int128": 16, "__int128_t": 16, "__uint128_t": 16, "__float128": 16, "_Float128": 16}
 _SIZED = r"(?:__)?(?:u?int|[us]|[bl]e)(8|16|32|64)(?:_t)?"
 
 _OPERAND_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "(", "-", "!", "~", "*", "&", "++",
@@ -33,13 +35,16 @@ _VALUE_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", 
 def normalise_base_type(words: list[str]) -> str:
     """The canonical name for C's words for a base type: "long unsigned int" → "unsigned long"; "" if there is none.
 
-    The names are: char, signed char, short, int, long, long long, each also "unsigned ...", float, double.
+    The names are: char, signed char, short, int, long, long long, __int128, each also "unsigned ...", float, double,
+    long double.
     """
     counts = {word: words.count(word) for word in words}
     longs, unsigned = counts.pop("long", 0), counts.pop("unsigned", 0)
     signed = counts.pop("signed", 0) + counts.pop("__signed__", 0)
     if longs > 2 or unsigned + signed > 1 or max(counts.values(), default=1) > 1:
         return ""
+    if "double" in counts and longs == len(words) - 1 < 2:
+        return "long double" if longs else "double"
     if longs or "short" in counts or not counts:
         counts.setdefault("int", 1)
     base = " ".join(sorted(counts))
@@ -49,8 +54,10 @@ def normalise_base_type(words: list[str]) -> str:
         name = "short"
     elif base == "char" and not longs:
         name = "signed char" if signed else "char"
+    elif base == "__int128":
+        name = base
     else:
-        return base if base in ("float", "double") and not (longs or unsigned or signed) else ""
+        return base if base == "float" and not (unsigned or signed) else ""
     return f"unsigned {name}" if unsigned else name
 
 

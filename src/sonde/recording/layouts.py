@@ -226,7 +226,7 @@ def _check_type(type: t.Type) -> None:
     elif isinstance(type, t.Tuple):
         _need(not type.names or len(type.names) == len(type.of), "a record with other names than elements")
     elif isinstance(type, t.Real):
-        _need(0 <= type.bytes <= 64, "a number of no such size")
+        _need(0 <= type.bytes <= 64 and 0 <= type.alignment <= 64, "a number of no such size")
     elif isinstance(type, t.Str | t.Buf):
         _need(0 <= type.capacity <= MOST_BYTES, "a text of no such size")
     elif isinstance(type, t.Array):

@@ -65,6 +65,7 @@ _REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operan
 # Of these their users say themselves what is wrong with void.
 _SAID_BY_USER = ("an operand", "a condition", "a predicate", "a cast", ARGUMENT)
 _ASSIGNED = ("a variable", "a map")
+_WITHOUT_VALUE = ["a number of a floating-point type or of 128 bits has its place in a struct, and no value"]
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
              "a map key": "used as a map key"}
 
@@ -203,7 +204,8 @@ class CheckContext:
             if type == NOTHING and purpose in _ASSIGNED:
                 return None  # report_no_value() says it
             use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
-            self.error("no-value", f"Value 'void' cannot be {use}.", place or node)
+            self.error("no-value", f"Value 'void' cannot be {use}.", place or node,
+                       _WITHOUT_VALUE if isinstance(type, Real) else [])
             return None
         if isinstance(type, Aggregate) and isinstance(node, MapRef) and purpose not in _REFUSING:
             self.error("aggregate-value", f"'{type}' of {node.span.text} cannot be read in a program; print it instead",

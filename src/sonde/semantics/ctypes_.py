@@ -52,6 +52,7 @@ BASE_TYPES: dict[str, Type] = {
     "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(), "username_t": Symbol("username"),
     "float": Real(4), "double": Real(8),
 }
+_WIDE = ("__int128", "unsigned __int128", "__int128_t", "__uint128_t", "long double", "__float128", "_Float128")
 _C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")
 
 
@@ -80,6 +81,7 @@ class TypeNames:
         self.structs: dict[str, Struct] = {}  # "struct x" / "union x"
         self.enums: dict[str, Enum] = {}
         self.typedefs: dict[str, Type] = {}
+        self.aligned: dict[str, int] = {}  # of members of a typedef or enum; 0: as usual
         self.constants: dict[str, tuple[int, Enum | None]] = {}
         self.unfinished: set[str] = set()  # structs that are named but not laid out yet
 
@@ -99,6 +101,7 @@ class TypeNames:
                 target = self.resolve_type(item.type)
                 if target is not None:
                     self.typedefs[item.name] = target
+                    self.aligned[item.name] = item.align or self._alignment_of(item.type, 0)
 
     def _announce_struct(self, item: CStruct) -> Struct:
         struct = Struct(item.name, 0, tuple, item.union)
@@ -112,8 +115,11 @@ class TypeNames:
 
     def _define_enum(self, item: CEnum) -> Enum:
         values = list(item.members.values())
-        wide = any(not -(1 << 31) <= v < 1 << 32 for v in values)
-        enum = Enum(item.name, 64 if wide else 32, any(v < 0 for v in values), {v: n for n, v in item.members.items()})
+        low, high = min(values, default=0), max(values, default=0)
+        needed = max((-low - 1).bit_length(), high.bit_length()) + 1 if low < 0 else high.bit_length()
+        bits = next((bits for bits in (8, 16, 32) if needed <= bits and (item.packed or bits == 32)), 64)
+        enum = Enum(item.name, bits, low < 0, {v: n for n, v in item.members.items()})
+        self.aligned[f"enum {item.name}".rstrip()] = item.align
         if item.name:
             self.enums[item.name] = enum
         for name, value in item.members.items():
@@ -122,13 +128,13 @@ class TypeNames:
 
     def _define_struct(self, item: CStruct, struct: Struct | None = None) -> Struct:
         struct = struct or self.structs.get(_struct_tag(item)) or self._announce_struct(item)
-        layout = _Layout(item.union, item.packed, item.align, ARCHES[self.world.arch].aligns_unnamed_bits)
+        layout = _Layout(item, ARCHES[self.world.arch].aligns_unnamed_bits)
         names = set[str]()
         for field in item.fields:
             type = self._field_type(field)
             if type is not None:
                 self._check_member(field, type, names)
-                layout.add_member(field.name, type, field)
+                layout.add_member(field, type, self._alignment_of(field.type, type.align))
         fields, size, align = layout.finish_layout()
         if size > LARGEST:
             self._report_too_large(str(struct), item.span)
@@ -136,6 +142,10 @@ class TypeNames:
         struct.load, struct.bytes, struct.alignment = lambda: fields, size, align
         self.unfinished.discard(_struct_tag(item))
         return struct
+
+    def _alignment_of(self, syntax: TypeSyntax, natural: int) -> int:
+        """The alignment that members have whose type is written so; ``natural`` if no attribute says it."""
+        return natural if syntax.pointers else self.aligned.get(syntax.base, 0) or natural
 
     def _check_member(self, field: CField, type: Type, names: set[str]) -> None:
         """``names``: of the members before it."""
@@ -214,6 +224,8 @@ class TypeNames:
             return self.structs.get(base) or self.world.find_struct(name, tag == "union")
         if tag == "enum":
             return self.enums.get(name) or self.world.named_type(base)
+        if base in _WIDE:
+            return Real(16, ARCHES[self.world.arch].largest_alignment)
         return (BASE_TYPES.get(base) or parse_c_integer(base) or self.typedefs.get(base) or self.enums.get(base)
                 or self.structs.get(f"struct {base}") or self.world.named_type(base)
                 or self.world.find_struct(base, False))  # the dialect of 2018: (task_struct *)curtask
@@ -229,11 +241,12 @@ class TypeNames:
             hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
             self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', span, hints)
             return
-        real = isinstance(BASE_TYPES.get(syntax.base), Real)
+        real = isinstance(BASE_TYPES.get(syntax.base), Real) or syntax.base in _WIDE
         close = nearest_names(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
         hints = [f"did you mean {c}?" for c in close[:1]] if not real else \
-            ["programs in the kernel have no floating point: 1000 * a / b keeps three decimals"]
+            ["the largest integers have 64 bits" if "int128" in syntax.base else
+             "programs in the kernel have no floating point: 1000 * a / b keeps three decimals"]
         self.diagnostics.error("unknown-type", wrong, syntax.span if tag else span, hints)
 
 
@@ -270,27 +283,32 @@ def _derive_type(base: Type, pointers: int, dims: Sequence[int], space: str) -> 
 class _Layout:
     """Places members as C compilers for Linux do; ``unnamed_align``: unnamed bit-fields count for the alignment."""
 
-    def __init__(self, union: bool, packed: bool, align: int, unnamed_align: bool) -> None:
-        self.union = union
-        self.packed = packed
+    def __init__(self, item: CStruct, unnamed_align: bool) -> None:
+        self.item = item
         self.fields: list[StructField] = []
         self.bits = 0  # end of what has been placed
         self.largest = 0
-        self.align = max(align, 1)
+        self.align = max(item.align, 1)
         self.unnamed_align = unnamed_align
 
-    def add_member(self, name: str, type: Type, field: CField) -> None:
-        start = 0 if self.union else self.bits
-        packed = self.packed or field.packed
-        if field.bits is None or name or self.unnamed_align:
-            self.align = max(self.align, 1 if packed else type.align, field.align)
+    def add_member(self, field: CField, type: Type, natural: int) -> None:
+        """``natural``: the alignment of the type as such."""
+        start = 0 if self.item.union else self.bits
+        packed = (self.item.packed or field.packed) and not (self.item.pack and field.bits is not None)
+        align = natural if field.bits == 0 else self._limit_alignment(max(1 if packed else natural, field.align))
+        if field.bits is None or field.name or self.unnamed_align:
+            self.align = max(self.align, align)
         if field.bits is None:
-            offset = round_up(round_up(start, 8) // 8, max(1 if packed else type.align, field.align))
-            self.fields.append(StructField(name, type, offset))
+            offset = round_up(round_up(start, 8) // 8, align)
+            self.fields.append(StructField(field.name, type, offset))
             self.bits = (offset + type.size) * 8
         else:
-            self._add_bitfield(name, type, field.bits, round_up(start, max(8 * field.align, 1)), packed)
+            start = round_up(start, 8 * self._limit_alignment(field.align) or 1)
+            self._add_bitfield(field.name, type, field.bits, start, packed or self.item.pack > 0)
         self.largest = max(self.largest, self.bits)
+
+    def _limit_alignment(self, align: int) -> int:
+        return min(align, self.item.pack or align)
 
     def _add_bitfield(self, name: str, type: Type, width: int, start: int, packed: bool) -> None:
         unit = type.size * 8
