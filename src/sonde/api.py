@@ -110,6 +110,8 @@ class Trace(TracedRun):
             if self._session is None:
                 self._load_session()
             if attach:
+                if self.clears_at_once:
+                    self._clear_at_once()
                 self.session.attach()
         except StandInRefused as error:
             self._close_context()

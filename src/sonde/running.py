@@ -45,6 +45,8 @@ def run(trace: TracedRun, parsed: Parsed) -> int:
     else:
         out = make_output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
                           trace.ending)
+    # Views and recordings read maps before they are emptied; what comes after --count blocks does not happen.
+    trace.clears_at_once = parsed.get("format", "text") in ("text", "json") and not parsed.has("count")
     try:
         with trace:
             return _print_all(trace, parsed, out, showing, follower)
@@ -116,9 +118,6 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
         return 0
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
-    # Views and recordings read maps before they are emptied; what comes after --count blocks does not happen.
-    if parsed.get("format", "text") in ("text", "json") and not parsed.has("count"):
-        trace.clear_at_once()
     if follower is not None:
         follower.run_loop(printer, out.flush)
         _run_first(trace.ending)

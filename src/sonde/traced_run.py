@@ -44,6 +44,7 @@ class TracedRun:
         self.words: Sequence[str] = ()  # of the command line that asked for it, if one did
         self.keeps_maps = True  # are maps to be read once more at the end, for those who look at them afterwards?
         self.retried: VerifierError | None = None  # why it was compiled once more, without compiling.COSTLY
+        self.clears_at_once = False  # to be set before it begins: see _clear_at_once()
         self._cleared_at_once: set[int] = set()  # sites
         self._session: Session | None = None
         self._context: DecodingContext | None = None
@@ -122,10 +123,10 @@ class TracedRun:
         """Whether this trace itself looks at maps that the script does not print, and calls ``show`` when it has."""
         return False
 
-    def clear_at_once(self) -> None:
-        """From now on empty maps when the script asks for it, not in its turn among what it prints, which comes some
-        20 ms later: what is counted in between is lost to a script that has gone through the map by a ``for``. Not
-        those that it hands to print(), for which clear() has its turn."""
+    def _clear_at_once(self) -> None:
+        """Have maps emptied when the script asks for it, not in its turn among what it prints, which comes some 20 ms
+        later: what is counted in between is lost to a script that has gone through the map by a ``for``. Not those
+        that it hands to print(), for which clear() has its turn."""
         printed = {site.data["map"] for site in self.spec.sites if site.kind == "print_map"}
         self._cleared_at_once = {index for index, site in enumerate(self.spec.sites)
                                  if site.kind in ("clear", "zero") and site.data["map"] not in printed}

@@ -437,14 +437,17 @@ def test_a_map_is_emptied_at_once_and_only_once() -> None:
     script = """tracepoint:syscalls:sys_enter_getppid /pid == $1/ {
         @n++; printf("%d\\n", @n); @kept[@n] = count(); @printed[@n] = count();
         if (@n == 1) { clear(@kept); clear(@printed); }
-    } end { print(@printed); }"""
-    with sonde.trace(script, params=[str(os.getpid())]) as trace:
-        trace.clear_at_once()
+    } begin { @begun[1] = 1; clear(@begun); } end { print(@printed); }"""
+    trace = sonde.trace(script, params=[str(os.getpid())])
+    trace.clears_at_once = True
+    with trace:
+        assert not trace.maps["@begun"]
         os.getppid()
         first = trace.next_records(0)
         assert not trace.maps["@kept"]
         os.getppid()
         events = list(trace.decode_records(first))
+        assert not trace.maps["@begun"]
         while len(events) < 2:
             events += trace.decode_records(trace.next_records(5))
         assert dict(trace.maps["@kept"]) == {2: 1} and 1 not in trace.maps["@printed"]

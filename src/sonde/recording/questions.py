@@ -331,9 +331,6 @@ class AnsweringTrace(ReplayTrace):
             self._on_sample()
             self._next_sample = moment + SECOND
 
-    def clear_at_once(self) -> None:
-        """Nothing: the recording's events come in their turn."""
-
     def act_on_site(self, site: int) -> None:
         """Carry out a clear() or zero()."""
         spec = self.spec.sites[site]

@@ -414,9 +414,6 @@ class ReplayTrace(TracedRun):
         self._on_sample = show
         return True
 
-    def clear_at_once(self) -> None:
-        """Nothing: it has happened."""
-
     def act_on_site(self, site: int) -> None:
         """Nothing: it has happened."""
 

@@ -245,6 +245,8 @@ class Session:
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
         self.waiting.watch(urgent, self.ring_fds)
+        if self._act_at_once and self._delivery.control is not None:
+            self.waiting.add_prompt(self._delivery.control.fd.fileno())
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""
@@ -305,11 +307,9 @@ class Session:
         self.waiting.wake()
 
     def act_at_once(self, sites: Iterable[int], act: Callable[[int], object]) -> None:
-        """From now on call ``act(site)`` as soon as a control record of these sites is there, not in its turn only."""
-        before = len(self._act_at_once)
-        self._act_at_once.update(dict.fromkeys(sites, act))
-        if self._act_at_once and not before and self._delivery.control is not None:
-            self.waiting.add_prompt(self._delivery.control.fd.fileno())
+        """To be called before :meth:`attach`: call ``act(site)`` as soon as a control record of these sites is there,
+        not in its turn only."""
+        self._act_at_once = dict.fromkeys(sites, act)
 
     def _handle_control(self, site: int, buffer: bytes, offset: int) -> None:
         """A control record has been read: exit() is heeded at once, whatever was sent before it."""
