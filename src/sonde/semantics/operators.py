@@ -544,9 +544,6 @@ def can_compare(a: Type, b: Type) -> bool:
 # --- ?: ---------------------------------------------------------------------------------------------------
 
 
-_LITERALS = (ast.IntLiteral, ast.StrLiteral, ast.BoolLiteral)
-
-
 def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
     condition = context.check_value(node.cond, "a condition")
     if node.then is not None and not isinstance(node.other, ast.RuledOut) and settles_branch(node.cond):
@@ -560,11 +557,12 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
         return then or other
     merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else \
         convert.merge_types(then, other)
-    if node.then is None and isinstance(node.cond, ast.StrLiteral) or merged is None and all(
-            isinstance(part, _LITERALS) for part in (node.cond, node.then or node.cond, node.other)):
+    if node.then is None and isinstance(node.cond, ast.StrLiteral) or all(
+            is_written(part, ast.SizeOf, ast.OffsetOf, ast.Name)
+            for part in (node.cond, node.then or node.cond, node.other)):  # reckoned at once, type and all
         node.then = (node.then or node.cond) if node.cond.const else node.other
         node.other = ast.RuledOut(node.other.span)
-        merged = node.other.type = then if node.cond.const else other
+        merged = then = other = node.other.type = then if node.cond.const else other
     if merged is None:
         have = [context.aggregate_of(side) or convert.type_name(type)
                 for side, type in ((node.then or node.cond, then), (node.other, other))]
