@@ -175,14 +175,15 @@ def test_bqllat() -> None:
         before = packets_sent(device)
         for _ in range(300):
             sock.sendto(b"x" * 1400, ("10.99.0.2", 9))
-        sent = await_packets(device, before, 300)
+        await_packets(device, before, 300)
     if not limited:
         assert int(re.findall(rf"^@without_bql\[{device}\]: (\d+)$", tracer.stdout, re.M)[0]) >= 300
         assert "@stops" not in tracer.stdout
         return
     packets = re.findall(rf"^@limit\[{device}\]: {{ .count = (\d+), .average = (\d+), .total = \d+ }}$",
                          tracer.stdout, re.M)
-    assert len(packets) == 1 and 300 <= int(packets[0][0]) <= sent and int(packets[0][1]) <= 3000
+    assert len(packets) == 1 and 300 <= int(packets[0][0]) and int(packets[0][1]) <= 3000
+    sent = await_packets(device, before, int(packets[0][0]))  # the kernel may have one of its own under way
     stops = re.findall(rf"^@stops\[{device}\]: {{ .count = (\d+), .average = \d+, .total = (\d+) }}$",
                        tracer.stdout, re.M)
     assert len(stops) == 1 and 0 < int(stops[0][0]) <= sent
