@@ -108,5 +108,5 @@ def test_hrtimers() -> None:
     assert int(str(found["@started"]["hrtimer_wakeup"])) >= expired >= 60
     for name in ("@late_us", "@run_us"):
         times = sum(bucket["count"] for bucket in buckets(found[name]["hrtimer_wakeup"]))
-        assert abs(times - expired) <= (os.cpu_count() or 1)  # those that are running when the tracing begins or ends
+        assert 60 <= times <= expired  # those that run while the probes are attached may lack their end
     assert set(found) == {"@started", "@expired", "@late_us", "@run_us"}
