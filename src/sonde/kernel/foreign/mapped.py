@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 
 from ...errors import EnvironmentProblem
 from ...memory import Cache
@@ -10,7 +11,12 @@ from .. import symbol_store
 from .files import ElfFile, ForeignFile, open_checked, open_elf, open_stored
 from .opening import open_without_waiting, stamp_of_path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 HELD = 64        # mapped files that have not been asked about, whose descriptors are kept
+_MOST_MOUNTS = 64  # overlay file systems that are searched for a file
 _MOST = 1 << 20  # bytes for a file that is not at its path any more, besides its contents
 
 _by_build_id: Cache[str, ElfFile] = Cache(_MOST, ForeignFile.close)
@@ -32,7 +38,7 @@ def open_mapped(path: str, build_id: str) -> ElfFile:
     known = _by_build_id.get(build_id)
     if known is not None:
         return known
-    known = _open_held(path, build_id) or _open_symbols(build_id)
+    known = _open_held(path, build_id) or _open_stacked(path, build_id) or _open_symbols(build_id)
     if known is None:
         raise problem
     _by_build_id.put(build_id, known, known.kept_bytes)
@@ -51,6 +57,31 @@ def _open_held(path: str, build_id: str) -> ElfFile | None:
     """The file that was held open, if it is the right one."""
     descriptor = _held.pop(build_id, -1)
     return open_checked(descriptor, build_id, lambda: ElfFile(path, descriptor))
+
+
+def _open_stacked(path: str, build_id: str) -> ElfFile | None:
+    """The file on one of our overlay file systems: some kernels report its path in the layer that has it (6.16), which
+    goes on from the mount point."""
+    for mount in islice(_overlay_mounts(), _MOST_MOUNTS):
+        try:
+            found = open_elf(mount + path)
+        except EnvironmentProblem:
+            continue
+        if found.build_id.hex().startswith(build_id):
+            return found
+    return None
+
+
+def _overlay_mounts() -> Iterator[str]:
+    """The mount points of overlay file systems (proc_pid_mountinfo(5))."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            rows = [line.partition(" - ") for line in file]
+    except OSError:
+        return
+    for mount, _, system in rows:
+        if system.startswith("overlay "):
+            yield mount.split(" ")[4].replace("\\040", " ")
 
 
 def _open_symbols(build_id: str) -> ElfFile | None:
