@@ -126,9 +126,9 @@ class TracedRun:
     def _clear_at_once(self) -> None:
         """Have maps emptied when the script asks for it, not in its turn among what it prints, which comes some 20 ms
         later: what is counted in between is lost to a script that has gone through the map by a ``for``. Not those
-        that it hands to print(), for which clear() has its turn."""
+        that print() is given, whole or an element of them: it reads them in its turn."""
         printed = {site.data["map"] for site in self.spec.sites
-                   if site.kind not in ("clear", "zero") and "map" in site.data}  # elements of aggregates, too
+                   if site.kind not in ("clear", "zero") and "map" in site.data}
         self._cleared_at_once = {index for index, site in enumerate(self.spec.sites)
                                  if site.kind in ("clear", "zero") and site.data["map"] not in printed}
         self.session.act_at_once(self._cleared_at_once, self._empty_map)

@@ -60,14 +60,18 @@ def _open_held(path: str, build_id: str) -> ElfFile | None:
 
 
 def _open_stacked(path: str, build_id: str) -> ElfFile | None:
-    """The file on one of our overlay file systems: some kernels report its path in the layer that has it (6.16), which
-    goes on from the mount point."""
-    for mount in islice(_overlay_mounts(), _MOST_MOUNTS):
+    """The file on one of our overlay file systems, where nothing is at the path itself: some kernels report its path in
+    the layer that has it (6.16), which goes on from the mount point. A container's may claim any build id, so the
+    store takes none of them."""
+    if os.path.lexists(path):
+        return None
+    for there in [mount + path for mount in islice(_overlay_mounts(), _MOST_MOUNTS) if os.path.lexists(mount + path)]:
         try:
-            found = open_elf(mount + path)
+            found = open_elf(there)
         except EnvironmentProblem:
             continue
         if found.build_id.hex().startswith(build_id):
+            found.was_kept = True
             return found
     return None
 
