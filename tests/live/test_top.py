@@ -106,7 +106,7 @@ def test_a_tools_table_and_what_it_costs() -> None:
         terminal.wait_for(r"sonde tcptop", r"PID +COMM +LADDR +LPORT +RADDR +RPORT +RX_KB +TX_KB",
                           r"tcptop  the last block")
         terminal.keys("Tab")
-        terminal.wait_for("^ sonde tcptop .*@all  ")
+        terminal.wait_for("^ sonde tcptop .*@received  ")
         terminal.keys("BTab", "BTab")
         terminal.wait_for("costs  of the programs in the kernel", r"probe +runs +ns per run +% of a CPU",
                           r"^ (tracepoint:sock:sock_send_length|fexit:vmlinux:(__)?sock_sendmsg).* +\d+")
