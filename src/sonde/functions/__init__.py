@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 # The order is that of the documentation.
 FAMILIES = {
     "printing": "printf print errorf warnf debugf cat system time strftime nstat",
-    "maps": "clear zero delete has_key find is_scalar len",
+    "maps": "clear zero delete has_key has_keys find is_scalar len",
     "aggregates": "count sum avg min max stats hist lhist tseries",
     "strings": "str buf strlen strcap strncmp strcontains strstr memcmp path abspath fs_root default_str_length",
     "joining": "join str_join str_concat",

@@ -224,6 +224,8 @@ ROWS = (
              scalar=_lower_delete),
     Function("has_key", ("map:map", "key:raw"), BOOL, "Whether a map has a key.", "has_key(@x, tid)", check_has_key,
              on_map="look", macro=True, condition=_branch_on_key),
+    Function("has_keys", ("map:map",), BOOL, "Whether a map has any keys; before Linux 5.13 it is taken to.",
+             "has_keys(@x)", library="maps"),
     Function("find", ("map:map", "key:raw", "value:var"), BOOL, "Look a key up and keep its value, in one step.",
              "find(@x, tid, $start)", check_find, on_map="look", macro=True, acts=True, scalar=_lower_find),
     Function("is_scalar", ("map:raw",), BOOL, "Whether a map has no keys.", "is_scalar(@x)", check_is_scalar),
