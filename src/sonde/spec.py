@@ -412,9 +412,10 @@ class ProgramSpec(Record):
     cookies: bool = False  # the program asks bpf_get_attach_cookie() for its probe index
     functions: list[tuple[int, str]] = []  # (instruction index, name): the program, then its callbacks
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
-    clauses: int = 1  # that all its attach points run
+    clauses: int = 1  # that all its attach points run; 0: it only helps other programs
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
     kernel_stacks: bool = False  # the program reads some
+    registers: bool = False  # it reads some, beyond a result's
 
 
 def serves_all(method: str) -> bool:
@@ -489,8 +490,8 @@ class EventSite(Record):
 class ErrorSite(Record):
     """A place where something can fail at run time; counted in the kernel, reported by script line.
 
-    kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, preempted, other
-    failures (helper).
+    kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, args_lost, preempted,
+    other failures (helper).
     """
 
     kind: str

@@ -22,6 +22,8 @@ def say_how(trace: TracedRun, out: Output) -> None:
         if program.parts:
             names += f" and {program.parts[1].attach[0].name} ..."
             how = "by kprobe.session, entry and return in one program"
+        elif not program.clauses:
+            how = f"its arguments kept by a {program.method} at the function's entry"
         elif point.way:
             why = "which attaches many at once" if point.reason == "many" else \
                 "which misses no call" if point.reason == "exact" else \

@@ -117,5 +117,6 @@ def _assemble_program(parts: list[tuple[Lower, Planned, Emitted]], show: Show | 
                        planned.method, 0, 0, lo.first_probe, any(part.uses_cookies for part, _, _ in parts),
                        functions=[(at, label if at else name) for at, label in code.functions],
                        numbers=[number for plan in served for number in plan.numbers],
-                       clauses=1 if different else len(parts),
-                       kernel_stacks=any(part.reads_kernel_stacks for part, _, _ in parts))
+                       clauses=0 if planned.helps else 1 if different else len(parts),
+                       kernel_stacks=any(part.reads_kernel_stacks for part, _, _ in parts),
+                       registers=any(part.reads_registers for part, _, _ in parts))

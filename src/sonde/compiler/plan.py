@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..kinds import KINDS, ProbeKind
-from ..language.ast import Reference
+from ..language.ast import Clause, Reference
 from ..record import Record
 from ..semantics.nodes import Use, walk_nodes
 from ..semantics.typed import CheckedProbe
@@ -59,13 +59,15 @@ _UNPREEMPTED = {"irq": ("",), "irq_vectors": ("",), "exceptions": ("",), "timer"
 class Planned(Record):
     """A program to be: attach points that it serves, and in what context it runs. ``method`` is ProgramSpec.method.
 
-    Programs with an equal ``key`` fire at the same events and may become one; None: nothing else fires there."""
+    Programs with an equal ``key`` fire at the same events and may become one; None: nothing else fires there.
+    ``helps``: it runs no clause, but does something for another program."""
 
     attach: list[Attach]
     context: Context
     method: str = ""
     key: object = None
     numbers: list[int] = []  # of the attach points in ScriptSpec.probes
+    helps: bool = False
 
 
 def args_used(probe: CheckedProbe) -> set[str] | None:
@@ -88,8 +90,27 @@ def _classic_context(unit: Unit, probe: CheckedProbe) -> bool:
 def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedProbe, Planned]]:
     """The programs of all clauses, in the script's order."""
     classic = _mixed_tracepoints(unit, probes)
-    plans = [(probe, planned) for probe in probes for planned in plan_probe(unit, probe, classic)]
+    plans = [plan for probe in probes for planned in plan_probe(unit, probe, classic)
+             for plan in _with_entry(unit, probe, planned)]
     return split_by_place(plans)
+
+
+def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple[CheckedProbe, Planned]]:
+    """A program, and before that of a return by a kretprobe which is to have arguments, one that keeps them."""
+    point, used = planned.attach[0], args_used(probe)
+    if not KINDS[point.kind].typed or KINDS[point.method].typed or not KINDS[point.kind].returns or used == set():
+        return [(probe, planned)]
+    from .lower.kept import KeepingContext, KeptContext, keep_arguments
+    found = []
+    for item in planned.attach:
+        kept = keep_arguments(unit, probe, used)
+        entry = Attach(item.kind, item.name, item.target, item.event, pid=item.pid, args=item.args, detail=item.detail,
+                       way="kprobe", wild=item.wild)
+        clause = Clause(probe.clause.span, points=probe.clause.points, predicate=None, body=[])
+        found += [(CheckedProbe(clause, [entry], probe.args, []),
+                   Planned([entry], KeepingContext(kept), entry.way, helps=True)),
+                  (probe, Planned([item], KeptContext(kept), item.way))]
+    return found
 
 
 def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
@@ -130,7 +151,7 @@ def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Pla
     for clauses, points in parts.items():
         context = planned.context if len(parts) == 1 else planned.context.fresh()
         context.exclusive = context.exclusive and len(parts) == 1
-        found.append(Planned(points, context, planned.method, _shared_probe(clauses)))
+        found.append(Planned(points, context, planned.method, _shared_probe(clauses), helps=planned.helps))
     return found
 
 

@@ -61,7 +61,7 @@ class Attachments:
                 self._check_number(spec)
                 program.fd.close()
                 program.fd = loader.load_program(spec, multi=False).fd
-        elif attaching.loses_kernel_stacks(spec):
+        elif attaching.reads_beyond_multi(spec):
             self._check_number(spec)
         self.count += attaching.attach_program(spec, program.fd, links, self.miss) * spec.clauses
 

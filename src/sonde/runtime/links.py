@@ -197,15 +197,16 @@ def multi_attach_type(spec: ProgramSpec) -> int:
         pids = {a.pid for a in spec.attach}
         return BPF_TRACE_UPROBE_MULTI if pids == {0} or len(pids) == 1 and _kernel_version() >= (6, 10) else 0
     if kinds == {"kretprobe"} or kinds == {"kprobe"} and len(spec.attach) > 1:
-        return 0 if any(a.offset for a in spec.attach) or loses_kernel_stacks(spec) else BPF_TRACE_KPROBE_MULTI
+        return 0 if any(a.offset for a in spec.attach) or reads_beyond_multi(spec) else BPF_TRACE_KPROBE_MULTI
     return 0
 
 
-def loses_kernel_stacks(spec: ProgramSpec) -> bool:
-    """Whether the program reads stacks of the kernel, which kprobe.multi does not have at returns of Linux 6.14 to
-    6.17: they end with the tracing's own frames, or are empty."""
-    return spec.kernel_stacks and (spec.method or spec.attach[0].kind) == "kretprobe" \
-        and (6, 14) <= _kernel_version() < (6, 18)
+def reads_beyond_multi(spec: ProgramSpec) -> bool:
+    """Whether the program reads what kprobe.multi does not have at returns. Since Linux 6.14 that is all registers but
+    that of the result, which are zero (some are there again in 6.18), and until 6.17 stacks of the kernel: they end
+    with the tracing's own frames, or are empty."""
+    return (spec.method or spec.attach[0].kind) == "kretprobe" and (6, 14) <= _kernel_version() \
+        and (spec.registers or spec.kernel_stacks and _kernel_version() < (6, 18))
 
 
 def _kernel_version() -> tuple[int, int]:
@@ -274,7 +275,7 @@ def _link_uprobes(spec: ProgramSpec, program: Fd, links: Links, members: Sequenc
 def _attach_kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     kind, return_bit, _ = _probe_pmu("kprobe")
     module = "" if point.target in ("", "vmlinux") else f"{point.target}:"
-    event = syscalls.perf_event_open(kind, 1 << return_bit if KINDS[point.kind].returns else 0, cpu=0,
+    event = syscalls.perf_event_open(kind, 1 << return_bit if KINDS[point.method].returns else 0, cpu=0,
                                      config1=f"{module}{point.event}".encode() if point.event else 0,
                                      config2=point.offset)
     links.attach_to_event(program, event, cookie, name=point.name)
@@ -284,7 +285,7 @@ def _attach_kprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
     cookies = [attach_cookie(spec, index) for index in range(len(spec.attach))]
     first = spec.attach[0]
     links.hold_link(syscalls.link_kprobe_multi(program, [point.event for point in spec.attach], cookies,
-                                               returns=KINDS[first.kind].returns, session=bool(spec.parts)),
+                                               returns=KINDS[first.method].returns, session=bool(spec.parts)),
                     waits=True, name=first.name)
 
 

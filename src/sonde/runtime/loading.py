@@ -83,7 +83,7 @@ class Loader:
 
     def _load_session(self, spec: ProgramSpec) -> LoadedProgram | None:
         """Entry and return as one program; None if the kernel will not have it: then its parts say why."""
-        if any(map(links.loses_kernel_stacks, spec.parts)):
+        if any(map(links.reads_beyond_multi, spec.parts)):
             return None
         try:
             return self._load(spec, links.multi_attach_type(spec))

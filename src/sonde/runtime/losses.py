@@ -27,6 +27,7 @@ _MESSAGES = {
     "unwind_loop": "Stack of dw_ustack ends early: it leads nowhere.",
     "unwind_compat": "Stack of dw_ustack is not read: a 32-bit program.",
     "unwind_deep": "Stack of dw_ustack is deeper than 127 frames: the innermost are shown.",
+    "args_lost": "Event dropped: there was no room for its arguments until the function returned.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }

@@ -2,7 +2,8 @@
 
 A kprobe stops at an instruction and sees registers; fentry is called by the function and sees its arguments, typed,
 where the kernel's type information has the function. ``argN``, ``retval`` and arguments that fit a register are the
-same either way, so on a kernel that lacks one of the two, the other serves the script.
+same either way, so on a kernel that lacks one of the two, the other serves the script. (At a return a kprobe at the
+entry has kept them: compiler/lower/kept.py.)
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def expand_kernel_function(finder: ProbeFinder, point: AttachPoint, parts: list[
     way = _serving_kind(finder, kind)
     if not way:
         return _report_no_kind(finder, point, kind, parts)
-    why = _find_obstacle(finder, kind, way, text, finder.use)
+    why = _find_obstacle(kind, way, text, finder.use)
     if why:
         return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
                             f"no {_name_feature(finder, kind)}, and {way} cannot serve it: {why}", point)
@@ -102,16 +103,14 @@ def _report_no_kind(finder: ProbeFinder, point: AttachPoint, kind: str, parts: l
                                          f"a kernel has them that is built with {NEEDS[KINDS[kind].feature]}"])
 
 
-def _find_obstacle(finder: ProbeFinder, kind: str, way: str, text: str, use: Use) -> str:
+def _find_obstacle(kind: str, way: str, text: str, use: Use) -> str:
     """What a clause asks for that ``way`` has not."""
-    if way == kind:
+    if way == kind or not KINDS[way].typed:
         return ""
-    if KINDS[way].typed:
-        if "+" in text or parse_number(text) is not None:
-            return "it sees whole functions only, no offsets or addresses"
-        return next((f"{name} does not work there" for name in ("reg()", "ctx", "override()")
-                     if name.rstrip("()") in use.names), "")
-    return "a return has no arguments" if way == "kretprobe" and use.uses_args else ""
+    if "+" in text or parse_number(text) is not None:
+        return "it sees whole functions only, no offsets or addresses"
+    return next((f"{name} does not work there" for name in ("reg()", "ctx", "override()")
+                 if name.rstrip("()") in use.names), "")
 
 
 def _expand_address(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, text: str) -> list[Attach]:
@@ -152,7 +151,7 @@ def _by_stand_ins(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, 
     ways = [way if s.renamed or not KINDS[kind].typed else KINDS[kind].twin for s in known]
     found = [(s, a) for s, by in zip(known, ways)
              if suits(s, finder.use) and world.has_feature(KINDS[by].feature)
-             and not _find_obstacle(finder, kind, by, s.name, finder.use)
+             and not _find_obstacle(kind, by, s.name, finder.use)
              and (a := _make_attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
     if known and not found:
         return _report_not_found(finder, point, kind, module, function,
@@ -170,12 +169,13 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
 
     Many fentry probes share one program and one link where the kernel has that (tracing_multi). Elsewhere they become
     kprobes: one link attaches thousands of those at once, while the kernel attaches and, with a pause for each,
-    detaches fentry one by one (1,000: minutes). A few kretprobes become fexit: the kernel keeps a record for each call
-    that is under way, and but ten or two per CPU of them (register_kretprobe() in kernel/kprobes.c,
-    fprobe_init_rethook() in kernel/trace/fprobe.c); calls beyond are missed. fexit has no such limit. A few kprobes
-    become fentry, which has no exception to take and no registers to save, where the clause sees the same by it; with
-    tracing_multi many kprobes and kretprobes do. The kernel runs a function's kprobes before its fentry, and its fexit
-    before its kretprobes: all clauses of a function go one way.
+    detaches fentry one by one (1,000: minutes). fexit whose arguments are read stays: it would take two probes for each
+    function. A few kretprobes become fexit: the kernel keeps a record for each call that is under way, and but ten or
+    two per CPU of them (register_kretprobe() in kernel/kprobes.c, fprobe_init_rethook() in kernel/trace/fprobe.c);
+    calls beyond are missed. fexit has no such limit. A few kprobes become fentry, which has no exception to take and no
+    registers to save, where the clause sees the same by it; with tracing_multi many kprobes and kretprobes do. The
+    kernel runs a function's kprobes before its fentry, and its fexit before its kretprobes: all clauses of a function
+    go one way.
     """
     world = finder.world
     if not any(KINDS[a.kind].twin for a in attach) \
@@ -188,7 +188,7 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
             item.reason = "many"
     elif len(typed) > MANY and world.has_feature("kprobe_multi"):
         for item in typed:
-            if not _is_named_otherwise(finder, item):
+            if not (KINDS[item.kind].returns and finder.use.uses_args or _is_named_otherwise(finder, item)):
                 _serve_by_other_kind(finder, item, "many")
     for kind, reason in (("kretprobe", "exact"), ("kprobe", "cheap")):
         found = [a for a in attach if a.kind == kind and not a.way]
@@ -219,7 +219,7 @@ def _keeps_meaning(finder: ProbeFinder, item: Attach, many: bool) -> bool:
     if any(w.kind != item.kind for w in here) \
             or len(here) > 1 and any(w.points > FEW or is_pattern(w.text) for w in here):
         return False
-    return not any(_find_obstacle(finder, item.kind, kind.twin, w.text, w.use) or _sees_other_words(known, w.use)
+    return not any(_find_obstacle(item.kind, kind.twin, w.text, w.use) or _sees_other_words(known, w.use)
                    for w in here or [WrittenPoint(item.kind, item.event, finder.use, 1)])
 
 
@@ -237,7 +237,7 @@ def _sees_other_words(known: KernelFunction, use: Use) -> bool:
 def _serve_by_other_kind(finder: ProbeFinder, item: Attach, reason: str) -> None:
     """Have an attach point served by the other kind, if that can do it; ``reason`` is for -v."""
     way = KINDS[item.kind].twin
-    if _find_obstacle(finder, item.kind, way, item.event, finder.use):
+    if _find_obstacle(item.kind, way, item.event, finder.use):
         return
     other = _make_attach(finder, item.kind, way, item.target or "vmlinux", item.event, 0, False, False)
     if other is not None:
@@ -304,7 +304,7 @@ def _needs_types(finder: ProbeFinder, known: KernelFunction | None, way: str) ->
     """Whether typed arguments are asked for that ``way`` cannot give: there are none, or one fills no register."""
     if not finder.use.uses_args:
         return False
-    return known is None or way == "kprobe" and not all(isinstance(f.type, Scalar) for f in known.args.fields)
+    return known is None or not KINDS[way].typed and not all(isinstance(f.type, Scalar) for f in known.args.fields)
 
 
 def _report_untyped(finder: ProbeFinder, point: AttachPoint, kind: str, function: str) -> list[Attach]:

@@ -121,6 +121,39 @@ def test_one_way_serves_the_other(denied: str, kinds: tuple[str, str], ways: tup
         assert re.search(rf"{kind}:.*vfs_read: by {way}, for this kernel has no {kind}", done.stderr)
 
 
+def test_arguments_at_a_return_by_a_kretprobe() -> None:
+    """A kprobe keeps them at the entry: in the predicate, the action, its loops, and in several clauses."""
+    ours = f"fexit:vfs_read {OURS.format('args.count')}"
+    script = (f"{ours} {{ @n = sum(args.count * 10 + retval); @f[func, comm] = count(); "
+              "for ($i : 0..args.count) { @rounds = sum(args.count); } } "
+              f"{ours} {{ @same = sum(args.buf != 0 && (uint64)args.file->f_inode != 0 ? 1 : 0); print(args); }}")
+    done = sonde("-v", "--no-feature", "fentry", "-e", script)
+    assert f"@n: {11 * 1000 * READS}\n" in done.stdout and f"@f[vfs_read, dd]: {READS}\n" in done.stdout
+    assert f"@rounds: {1000 * 1000 * READS}\n" in done.stdout and f"@same: {READS}\n" in done.stdout
+    assert len(re.findall(r"\.count = 1000\b", done.stdout)) == READS
+    assert "Attached 2 probes" in done.stdout + done.stderr
+    assert re.search(r"fexit:.*vfs_read: by kretprobe, for this kernel has no fexit", done.stderr)
+
+
+NAPS = """import threading, time
+threads = [threading.Thread(target=time.sleep, args=(1 + i / 100,)) for i in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_arguments_at_returns_of_calls_that_overlap(tmp_path: Path) -> None:
+    """Each call has its own, though those that begin last need not end last."""
+    program = tmp_path / "naps.py"
+    program.write_text(NAPS)
+    script = ("fentry:hrtimer_nanosleep /pid == cpid/ { @asked[tid] = (uint64)args.rqtp; } "
+              "fexit:hrtimer_nanosleep /pid == cpid/ { @[(uint64)args.rqtp == @asked[tid]] = count(); "
+              "@each[(uint64)args.rqtp] = count(); }")
+    done = sonde("--no-feature", "fentry", "-e", script, command=f"{sys.executable} {program}")
+    assert re.search(r"@\[(true|1)\]: 8\n", done.stdout)
+    assert len(re.findall(r"@each\[\d+\]: 1\n", done.stdout)) == 8
+
+
 SLEEPERS = 40
 SLEEP = f"""import threading, time
 threads = [threading.Thread(target=time.sleep, args=(2,)) for _ in range({SLEEPERS})]

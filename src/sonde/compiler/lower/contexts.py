@@ -32,6 +32,7 @@ class Context:
     preemptible = False  # another task may run the same program on this CPU in between
     default_space = KERNEL
     filters_pid = True  # -p is a predicate (otherwise the attachment itself is limited to the process)
+    kept_words = 0  # of what callbacks find in the frame, since the kernel's context has it no longer: see kept.py
     beneath = ""  # whose frames a kernel stack begins with, before those of the event: see stacks.py
 
     def fresh(self) -> Context:
@@ -51,6 +52,9 @@ class Context:
 
     def prologue(self, lo: Lower, leave: BasicBlock) -> None:
         """Leave at once for events that are not ours."""
+
+    def begin(self, lo: Lower, leave: BasicBlock) -> None:
+        """What comes before the predicate, for an event that is ours."""
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         """A field of ``args``: its value if it is a scalar, else where it lies."""
@@ -340,6 +344,7 @@ class UserFunctionContext(Context):
         return int(self.default_space == USER)
 
     def register(self, lo: Lower, offset: int) -> Operand:
+        lo.reads_registers |= offset != arch_of(lo).return_value
         return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
 
     def may_lack_caller(self, lo: Lower, user: bool) -> bool:

@@ -58,7 +58,7 @@ class Lower:
                           and isinstance(n.operand, Variable)}  # they have to be in memory
         self.callbacks: dict[object, str] = {}  # those that several places use: what they do → label
         self.subprograms: dict[str, str] = {}  # functions of the script that are lowered: name → label
-        self.uses_cookies = self.reads_kernel_stacks = False
+        self.uses_cookies = self.reads_kernel_stacks = self.reads_registers = False
         self.state = FunctionState(self.add_function("main", 1))
         self.b = self.state.b
 

@@ -87,6 +87,7 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
         sharing.probe_offset, at = at, at + 8
     if made is not None:
         sharing.result_offset, at = at, at + 8
+    sharing.kept_offset, at = at, at + 8 * lo.context.kept_words
     places: dict[int, int] = {}
     for key, variable in shared.items():
         size = variable.slot.type.size

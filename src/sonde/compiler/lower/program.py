@@ -42,19 +42,20 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
         _only_process(lo, pid)
     if unit.options.family and not is_exempt(probe):
         _only_family(lo)
-    if unit.options.group and asks_for_group(probe):
+    if unit.options.group and asks_for_group(probe) and not planned.helps:
         _only_group(lo, unit.options.group)
     if unit.stops_at_exit and planned.attach[0].kind != "end":
         _unless_exiting(lo)
     if loops.has_callbacks(unit, probe.clause) or subprograms.calls_functions(probe.clause):
         loops.prepare_frame(lo, probe.clause)
+    planned.context.begin(lo, lo.state.done)
     if probe.clause.predicate is not None:
         lo.b.span = probe.clause.predicate.span
         body = lo.b.block("action")
         with lo.scope():
             lo.branch_on(probe.clause.predicate, body, lo.state.done)
         lo.b.start(body)
-    if has_gate(unit.options, probe):
+    if has_gate(unit.options, probe) and not planned.helps:
         gate.pass_gate(lo)
     lo.lower_block(probe.clause.body)
     lo.b.start(lo.state.done)
