@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 # kind of ErrorSite -> what is missing
 _INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} failed", "stack_lost": "stacks lost",
-               "preempted": "events dropped", "args_lost": "events dropped"}
+               **dict.fromkeys(("preempted", "args_lost", "return_missed"), "events dropped")}
 _LOOK = 0.25    # s: between looks at whether another reader has come to the end
 _AGAIN = 0.005  # s: until the next look at records whose place in the order is not yet certain
 

@@ -490,8 +490,8 @@ class EventSite(Record):
 class ErrorSite(Record):
     """A place where something can fail at run time; counted in the kernel, reported by script line.
 
-    kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, args_lost, preempted,
-    other failures (helper).
+    kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, args_lost, return_missed,
+    preempted, other failures (helper).
     """
 
     kind: str

@@ -241,9 +241,9 @@ def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:
 
 
 @pytest.mark.parametrize(("text", "kept", "programs"), [
-    ("fexit:vfs_read { @ = args.count; }", [8], [("kprobe", 0), ("kretprobe", 1)]),
-    ("fexit:vfs_read { print(args); }", [24], [("kprobe", 0), ("kretprobe", 1)]),
-    ("fexit:vfs_read { @ = args.count; } fexit:vfs_read { @n = (args.count, args.buf); }", [8, 16],
+    ("fexit:vfs_read { @ = args.count; }", [80], [("kprobe", 0), ("kretprobe", 1)]),
+    ("fexit:vfs_read { print(args); }", [160], [("kprobe", 0), ("kretprobe", 1)]),
+    ("fexit:vfs_read { @ = args.count; } fexit:vfs_read { @n = (args.count, args.buf); }", [80, 120],
      [("kprobe", 0), ("kretprobe", 2)]),
     ("fexit:vfs_read { @ = retval; }", [], [("kretprobe", 1)]),
     ("fentry:vfs_read { @ = args.count; }", [], [("kprobe", 1)]),

@@ -28,6 +28,7 @@ _MESSAGES = {
     "unwind_compat": "Stack of dw_ustack is not read: a 32-bit program.",
     "unwind_deep": "Stack of dw_ustack is deeper than 127 frames: the innermost are shown.",
     "args_lost": "Event dropped: there was no room for its arguments until the function returned.",
+    "return_missed": "Event dropped, and likely more: the kernel missed the return, with too many calls under way.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }
@@ -139,7 +140,8 @@ def describe_skipped(probe: str, count: int) -> str:
     or another task preempted it. A kretprobe's calls under way share a few of the kernel's records."""
     if probe.startswith("kretprobe:"):
         return f"the kernel missed {count} return{_plural_suffix(count)}: too many calls under way, or nested"
-    return f"the kernel skipped {count} event{_plural_suffix(count)}, nested or while the program was preempted"
+    also = " (or, by a kretprobe, with too many calls under way)" if probe.startswith("fexit:") else ""
+    return f"the kernel skipped {count} event{_plural_suffix(count)}, nested or while the program was preempted{also}"
 
 
 def describe_error(site: ErrorSite) -> str:

@@ -155,18 +155,31 @@ def test_arguments_at_returns_of_calls_that_overlap(tmp_path: Path) -> None:
 
 
 SLEEPERS = 40
-SLEEP = f"""import threading, time
-threads = [threading.Thread(target=time.sleep, args=(2,)) for _ in range({SLEEPERS})]
+SLEEP = f"""import sys, threading, time
+def sleep():
+    for _ in range(int(sys.argv[1])):
+        time.sleep(2)
+threads = [threading.Thread(target=sleep) for _ in range({SLEEPERS})]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 """
 
 
-def asleep(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def asleep(tmp_path: Path, *arguments: str, times: int = 1) -> subprocess.CompletedProcess[str]:
     """Forty threads of one process that are in a function at the same time: more than the kernel has records for."""
     program = tmp_path / "asleep.py"
     program.write_text(SLEEP)
-    return sonde(*arguments, command=f"{sys.executable} {program}")
+    return sonde(*arguments, command=f"{sys.executable} {program} {times}")
+
+
+def test_missed_returns_are_told_where_the_kernel_does_not(tmp_path: Path) -> None:
+    """A thread that comes again has returned. What the last call of a thread missed nobody can know."""
+    script = "fexit:hrtimer_nanosleep /pid == cpid && args.rqtp > 0/ { @seen = count(); }"
+    done = asleep(tmp_path, "--no-feature", "fentry,probe_misses", "-e", script, times=3)
+    seen = int(re.search(r"@seen: (\d+)", done.stdout)[1])  # type: ignore[index]
+    told = re.search(r"the kernel missed the return.*?\[(\d+) times\]", done.stderr)
+    assert told is not None, done.stderr
+    assert 0 < seen < 3 * SLEEPERS and seen + int(told[1]) <= 3 * SLEEPERS
 
 
 def test_no_return_is_missed_by_a_few_kretprobes(tmp_path: Path) -> None:
