@@ -109,7 +109,7 @@ def test_a_tools_table_and_what_it_costs() -> None:
         terminal.wait_for("^ sonde tcptop .*@received  ")
         terminal.keys("BTab", "BTab")
         terminal.wait_for("costs  of the programs in the kernel", r"probe +runs +ns per run +% of a CPU",
-                          r"^ (tracepoint:sock:sock_send_length|fexit:vmlinux:(__)?sock_sendmsg).* +\d+")
+                          r"^ (tracepoint:sock:sock_send_length|fexit:vmlinux:inet6?_sendmsg).* +\d+")
         terminal.keys("q")
         terminal.wait_for_end()
 

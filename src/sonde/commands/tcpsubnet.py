@@ -45,11 +45,8 @@ _PROBES = """\
 tracepoint:sock:sock_send_length
 /exists("tracepoint:sock:sock_send_length")/
 { count_bytes(@bytes, (struct sock *)args.sk, args.ret); }
-fexit:__sock_sendmsg
-/!exists("tracepoint:sock:sock_send_length") && exists("fexit:__sock_sendmsg")/
-{ count_bytes(@bytes, args.sock->sk, (int64)retval); }
-fexit:sock_sendmsg
-/!exists("tracepoint:sock:sock_send_length") && !exists("fexit:__sock_sendmsg")/
+fexit:inet*_sendmsg
+/!exists("tracepoint:sock:sock_send_length")/
 { count_bytes(@bytes, args.sock->sk, (int64)retval); }
 """
 
