@@ -29,8 +29,8 @@ def say_how(trace: TracedRun, out: Output) -> None:
                 "which misses no call" if point.reason == "exact" else \
                 "which costs less" if point.reason == "cheap" else f"for this kernel has no {point.kind}"
             how = f"by {program.method}, {why}"
-        elif not program.method and point.kind == "kretprobe" and not live_world().has_feature("probe_misses"):
-            how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"
+        if (program.method or point.kind) == "kretprobe" and not live_world().has_feature("probe_misses"):
+            how += " (with more calls under way than CPUs some are missed, and this kernel does not count them)"
         out.write_note(f"{names}: {how}, {len(program.code) // 8} instructions")
         _say_what_is_inlined(program, out)
 
