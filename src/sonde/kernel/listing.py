@@ -151,9 +151,10 @@ def _function_registers(world: LiveWorld, name: str) -> list[str]:
 
 def _list_typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     """Functions with a prototype, limited to the traceable ones where the kernel says which."""
-    if not world.has_feature("fentry"):
+    of_bpf = target.partition(":")[0] == "bpf"
+    if not world.has_feature("fentry") and (of_bpf or not world.has_feature("kprobes")):  # which serve it otherwise
         return []
-    if target.partition(":")[0] == "bpf":
+    if of_bpf:
         return [f"bpf:{number}:{name}" for number, name, attachable in world.bpf_functions() if attachable]
     traceable = set(world.kernel_functions())
     return sorted({f"{module}:{name}" for module, name in world.function_names()
@@ -307,6 +308,6 @@ def _matching_types(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tup
 def missing_kind_hints(world: LiveWorld, pattern: str) -> list[str]:
     """Hints for a kind of probe that this kernel lacks altogether."""
     kind = find_kind(pattern.partition(":")[0])
-    if kind is None or not kind.twin or world.has_feature(kind.feature):
+    if kind is None or not kind.twin or any(world.has_feature(f) for f in (kind.feature, ALL_KINDS[kind.twin].feature)):
         return []
     return [f"this kernel has no {kind.name} probes; its tracepoints: sonde -l 'tracepoint:*'"]
