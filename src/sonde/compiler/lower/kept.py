@@ -16,6 +16,7 @@ from ...record import Record
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
 from ...types import StructField
+from ...uapi import BPF_F_NO_PREALLOC
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand, Reg
 from ..unit import Unit
@@ -24,7 +25,7 @@ from .core import Lower
 from .state import Mem
 
 PAGE_SHIFT = 12     # no kernel's pages are smaller, nor are parts of them stacks
-MOST_PAGES = 16384  # of stacks, for each function
+MOST_PAGES = 16384  # of stacks, for each function; a quarter where all of them get their memory at once
 MOST_CALLS = 4      # of a function whose frames begin in one page
 
 
@@ -45,8 +46,8 @@ def keep_arguments(unit: Unit, probe: CheckedProbe, used: set[str] | None) -> Ke
     fields = probe.args.fields if probe.args is not None else ()
     name = f"__args{sum(known.startswith('__args') for known in unit.maps)}"
     kept = Kept(name, [field.offset // 8 for field in fields if used is None or field.name in used])
-    size = (MOST_CALLS + 1) * kept.stride
-    unit.internal(name, lambda: MapSpec(name, "hash", 8, size, MOST_PAGES, unit.flags_for(MOST_PAGES * (8 + size))))
+    pages, flags = (MOST_PAGES, BPF_F_NO_PREALLOC) if unit.allocates else (MOST_PAGES // 4, 0)
+    unit.internal(name, lambda: MapSpec(name, "hash", 8, (MOST_CALLS + 1) * kept.stride, pages, flags))
     return kept
 
 
