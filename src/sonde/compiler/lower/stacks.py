@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...semantics.world import World
 from ...spec import FOUND_OUT
 from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
@@ -160,18 +161,21 @@ def _functions_beneath(lo: Lower) -> list[tuple[Operand, int]]:
         args = lo.world.raw_tracepoint_args(event)
         for count in range(1, 13) if args is None else [len(args.fields)]:
             names.update(dict.fromkeys([name.format(count=count, event=event) for name in _BENEATH.get(beneath, ())]))
-        if beneath == "raw tracepoint" and (callback := _callback_of_class(lo, event)) is not None:
-            callbacks.append((callback, _LENGTH))
+        if beneath == "raw tracepoint" and lo.world.kernel_symbol(f"__bpf_trace_{event}") is None:
+            if (callback := _callback_of_class(lo, event)) is not None:
+                callbacks.append((callback, _LENGTH))
+            else:
+                names.update(dict.fromkeys(_callbacks_alike(lo.world, event)))
     return callbacks + [(as_signed(address), _LENGTHS.get(name.rstrip("0123456789"), _LENGTH))
                         for name in names if (address := lo.world.kernel_symbol(name))]
 
 
 def _callback_of_class(lo: Lower, event: str) -> Reg | None:
-    """Address of the function that calls bpf_trace_run for an event, if the event shares it with others: it then has
-    the name of their class, which is written nowhere; the kernel's list of raw tracepoints has its address, which the
-    first stack reads."""
+    """Address of the function that calls bpf_trace_run for an event that shares it with others: it has the name of
+    their class, which is written nowhere; the kernel's list of raw tracepoints has its address, which the first stack
+    reads. None if the kernel does not name its data (CONFIG_KALLSYMS_ALL)."""
     entry = lo.world.kernel_symbol(f"__bpf_trace_tp_map_{event}")
-    if entry is None or lo.world.kernel_symbol(f"__bpf_trace_{event}") is not None:
+    if entry is None:
         return None
     b = lo.b
     address, unread, read = b.function.reg("callback"), b.block("unread", cold=True), b.block("callback")
@@ -184,6 +188,17 @@ def _callback_of_class(lo: Lower, event: str) -> Reg | None:
     b.jump(read)
     b.start(read)
     return address
+
+
+def _callbacks_alike(world: World, event: str) -> list[str]:
+    """The names of all such functions that take the event's arguments: whosever they are, they are not the event's."""
+    args = world.raw_tracepoint_args(event)
+    if args is None or world.kernel_symbol("bpf_trace_run1") is None:
+        return []
+    taken = [field.type for field in args.fields]
+    found = [(name, world.kernel_function(name)) for _, name in world.function_names()
+             if name.startswith("__bpf_trace_")]
+    return [name for name, known in found if known is not None and [f.type for f in known.args.fields][1:] == taken]
 
 
 def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
