@@ -415,7 +415,7 @@ class ProgramSpec(Record):
     clauses: int = 1  # that all its attach points run; 0: it only helps other programs
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
     kernel_stacks: bool = False  # the program reads some
-    registers: bool = False  # it reads some, beyond a result's
+    registers: bool = False  # it reads some beyond those that kprobe.multi has on all kernels
 
 
 def serves_all(method: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..compiler.ir import Operand
 from ..compiler.lower import tasks
 from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
@@ -121,6 +122,10 @@ def _write_func(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
     tasks.write_user_symbol(lo, tasks.traced_address(lo), mem)
 
 
+def _lower_ctx(lo: Lower, node: Reference) -> Operand:
+    lo.reads_registers = True
+    return lo.context_pointer()
+
 
 ROWS = (
     Builtin("args", _type_of_args, "The arguments of the traced function or tracepoint, as a struct.",
@@ -139,7 +144,7 @@ ROWS = (
             scalar=lambda lo, node: lo.normalise(lo.context.retval(lo), node.type)),
     Builtin("ctx", _type_of_ctx, "The struct that the kernel gives to the program: an iterator's object, `pt_regs` in "
             "functions' probes, `bpf_perf_event_data` in timers' and counters'.",
-            scalar=lambda lo, node: lo.context_pointer()),
+            scalar=_lower_ctx),
     Builtin("func", _type_of_func, "Name of the traced function.", probes=FUNCTIONS,
             scalar=lambda lo, node: tasks.traced_address(lo), value=_write_func),
     Builtin("probe", _type_of_probe, "Full name of the probe: a string.", scalar=lambda lo, node: lo.probe_index()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...arch import ARCHES, Arch
+from ...kinds import KINDS
 from ...semantics.user_probes import user_places
 from ...spec import Attach, MapSpec, UserDetail, detail_of
 from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
@@ -344,7 +345,6 @@ class UserFunctionContext(Context):
         return int(self.default_space == USER)
 
     def register(self, lo: Lower, offset: int) -> Operand:
-        lo.reads_registers |= offset != arch_of(lo).return_value
         return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
 
     def may_lack_caller(self, lo: Lower, user: bool) -> bool:
@@ -368,6 +368,14 @@ class KernelFunctionContext(UserFunctionContext):
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         return lo.normalise(self.arg(lo, field.offset // 8), field.type)
+
+    def register(self, lo: Lower, offset: int) -> Operand:
+        row = arch_of(lo)
+        plain: set[int | None] = {row.return_value, row.instruction_pointer}
+        if not KINDS[lo.attach[0].method].returns:
+            plain |= {*row.arguments, row.stack_pointer, row.frame_pointer, row.link_register}
+        lo.reads_registers |= offset not in plain
+        return super().register(lo, offset)
 
     def may_lack_caller(self, lo: Lower, user: bool) -> bool:
         """Where calls push it, the kernel has tables for its own functions, and finds it."""
