@@ -72,7 +72,8 @@ on.
 **s390x** (big-endian). Debian's 7.2 (sid) was booted with `tests/vm/vmrun.py --arch s390x --kernel 7.2 -- COMMAND`; its
 root comes by 9p, as virtiofs takes a guest of the host's byte order. A tracepoint of system calls, a raw tracepoint, a
 kprobe, a kretprobe, an fentry probe (which a kprobe serves there), a uprobe and a uretprobe each counted 300 of 300
-calls, in maps with and without keys, and `tests/vm/inside/test_counts.py` passes. So do those of the live tests that
+calls, in maps with and without keys, fexit with arguments (which a kretprobe and a kprobe serve) 100 of 100, and
+`tests/vm/inside/test_counts.py` passes. So do those of the live tests that
 were run there, but for what takes the JIT compiler (below): of values, functions, members of tracepoints, kinds of
 maps, loops, static probes, stacks of system calls and flight recording. `dw_ustack` is printed, a run recorded and
 replayed; a recording of one byte order is refused on a machine of the other.
