@@ -414,7 +414,7 @@ class ProgramSpec(Record):
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
     clauses: int = 1  # that all its attach points run; 0: it only helps other programs
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
-    kernel_stacks: bool = False  # the program reads some
+    kernel_stacks: bool = False  # the program reads some, or where one is at a return
     registers: bool = False  # it reads some beyond those that kprobe.multi has on all kernels
 
 

@@ -203,8 +203,8 @@ def multi_attach_type(spec: ProgramSpec) -> int:
 
 def reads_beyond_multi(spec: ProgramSpec) -> bool:
     """Whether the program reads what kprobe.multi does not have since Linux 6.14: of the registers it has those that
-    calls use (struct ftrace_regs), the others are what lay there before; and at returns until 6.17 there are no stacks
-    of the kernel: they end with the tracing's own frames, or are empty."""
+    calls use (struct ftrace_regs), the others are what lay there before; and at returns until 6.17 there are no stack
+    pointer and no stacks of the kernel: they end with the tracing's own frames, or are empty."""
     method = spec.method or spec.attach[0].kind
     return method in ("kprobe", "kretprobe") and (6, 14) <= _kernel_version() \
         and (spec.registers or spec.kernel_stacks and method == "kretprobe" and _kernel_version() < (6, 18))

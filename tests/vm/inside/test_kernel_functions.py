@@ -186,10 +186,14 @@ def asleep(tmp_path: Path, *arguments: str, times: int = 1) -> subprocess.Comple
 
 
 def test_missed_returns_are_told_where_the_kernel_does_not(tmp_path: Path) -> None:
-    """A thread that comes again has returned. What the last call of a thread missed nobody can know."""
+    """A thread that comes again has returned. What the last call of a thread missed nobody can know. From Linux 6.18 on
+    kprobe.multi has the stack pointer at returns, and misses none."""
     script = "fexit:hrtimer_nanosleep /pid == cpid && args.rqtp > 0/ { @seen = count(); }"
     done = asleep(tmp_path, "--no-feature", "fentry,probe_misses", "-e", script, times=3)
     seen = int(re.search(r"@seen: (\d+)", done.stdout)[1])  # type: ignore[index]
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 18):
+        assert seen == 3 * SLEEPERS and "missed" not in done.stderr
+        return
     told = re.search(r"the kernel missed the return.*?\[(\d+) times\]", done.stderr)
     assert told is not None, done.stderr
     assert 0 < seen < 3 * SLEEPERS and seen + int(told[1]) <= 3 * SLEEPERS

@@ -370,11 +370,12 @@ class KernelFunctionContext(UserFunctionContext):
         return lo.normalise(self.arg(lo, field.offset // 8), field.type)
 
     def register(self, lo: Lower, offset: int) -> Operand:
-        row = arch_of(lo)
-        plain: set[int | None] = {row.return_value, row.instruction_pointer}
-        if not KINDS[lo.attach[0].method].returns:
-            plain |= {*row.arguments, row.stack_pointer, row.frame_pointer, row.link_register}
+        row, returns = arch_of(lo), KINDS[lo.attach[0].method].returns
+        plain: set[int | None] = {row.return_value, row.instruction_pointer, row.stack_pointer}
+        if not returns:
+            plain |= {*row.arguments, row.frame_pointer, row.link_register}
         lo.reads_registers |= offset not in plain
+        lo.reads_kernel_stacks |= returns and offset == row.stack_pointer
         return super().register(lo, offset)
 
     def may_lack_caller(self, lo: Lower, user: bool) -> bool:
