@@ -111,8 +111,9 @@ def test_registers_that_calls_do_not_use_of_several_functions() -> None:
     what happened to lie there: calls must keep this one, so that a return has it, too."""
     kept = {"x86_64": "bx", "aarch64": "r19"}[os.uname().machine]
     script = (f'kprobe:vfs_read {OURS.format("arg2")} {{ @kept = reg("{kept}"); @ours = 1; }} '
-              f'kprobe:vfs_read,kprobe:vfs_write {OURS.format("arg2")} {{ @in[probe, reg("{kept}") == @kept] = count(); }}'
-              f' kretprobe:vfs_read,kretprobe:vfs_write /@ours/ {{ @out[probe, reg("{kept}") == @kept] = count(); '
+              f'kprobe:vfs_read,kprobe:vfs_write {OURS.format("arg2")} '
+              f'{{ @in[probe, reg("{kept}") == @kept] = count(); }} '
+              f'kretprobe:vfs_read,kretprobe:vfs_write /@ours/ {{ @out[probe, reg("{kept}") == @kept] = count(); '
               '@ours = 0; }')
     text = sonde("--no-feature", "fentry", "-e", script).stdout
     assert re.search(rf"@in\[kprobe:vfs_read, (true|1)\]: {READS}\n", text)
