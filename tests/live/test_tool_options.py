@@ -40,9 +40,11 @@ os.close(os.open("../made", os.O_RDONLY, dir_fd=folder))
             Tracer("opensnoop", "-F", "--flag", "O_APPEND", "-f", "json") as appended:
         child = python(opens, folder=tmp_path)
         assert child.wait() == 0
-    mine = [row for row in json_rows(every.stdout) if row["PID"] == child.pid and f"{tmp_path}/" in str(row["PATH"])]
-    assert [row["PATH"] for row in mine] == [f"{tmp_path}/made", f"{tmp_path}/here", f"{tmp_path}/here/below",
-                                             f"{tmp_path}/here/../made"]
+    opened = [row for row in json_rows(every.stdout) if row["PID"] == child.pid]
+    mine = [row for row in opened if f"{tmp_path}/" in str(row["PATH"])]
+    assert [row["PATH"] for row in mine] == [
+        f"{tmp_path}/made", f"{tmp_path}/here", f"{tmp_path}/here/below", f"{tmp_path}/here/../made"], \
+        (opened[-8:], every.stderr)
     assert {row["UID"] for row in mine} == {0}
     write = os.O_CREAT | os.O_WRONLY
     flags = [write, os.O_RDONLY | os.O_DIRECTORY, write | os.O_APPEND, os.O_RDONLY]
