@@ -17,7 +17,7 @@ from sonde.runtime.attachments import Attachments
 from sonde.runtime.maps import create_map
 from sonde.semantics import finder, kernel_probes
 from sonde.semantics.options import Options
-from sonde.spec import Attach, Config, KernelFunction, MapSpec
+from sonde.spec import GROUPS, Attach, Config, KernelFunction, MapSpec
 from sonde.types import INT32, INT64, Struct
 from sonde.uapi import HELPERS
 from unit.fake_world import IOVEC, SOCK, FakeWorld, FentryWorld, KprobeWorld, check_text, findings, function, kernel
@@ -238,6 +238,17 @@ def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:
     assert findings("fentry:vfs_read { @ = args.count; }", KprobeWorld()) == []
     assert "fits no register" in message("fentry:by_value { @ = args.last; }", KprobeWorld())
     assert "fits no register" in message("fexit:by_value { @ = args.last; }", KprobeWorld())
+
+
+@pytest.mark.parametrize(("text", "asks"), [
+    ("fexit:vfs_read { @ = args.count; }", True),
+    ("kprobe:vfs_read { @x[tid] = 1; } fexit:vfs_read /has_key(@x, tid)/ { @ = args.count; delete(@x, tid); }", False)])
+def test_entry_and_return_ask_for_the_same_group(text: str, asks: bool) -> None:
+    """What one keeps the other takes, or the next call there would seem to be one whose return was missed."""
+    world = KprobeWorld()
+    spec = compile_checked(check_text(text, world, group="web"), world, verify=True)
+    both = [program for program in spec.programs if program.attach[0].kind == "fexit"]
+    assert [any(r.map == GROUPS for r in program.relocations) for program in both] == [asks, asks]
 
 
 @pytest.mark.parametrize(("text", "kept", "programs"), [

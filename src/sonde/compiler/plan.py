@@ -60,14 +60,14 @@ class Planned(Record):
     """A program to be: attach points that it serves, and in what context it runs. ``method`` is ProgramSpec.method.
 
     Programs with an equal ``key`` fire at the same events and may become one; None: nothing else fires there.
-    ``helps``: it runs no clause, but does something for another program."""
+    ``helps``: it runs no clause, but does something for this one's program."""
 
     attach: list[Attach]
     context: Context
     method: str = ""
     key: object = None
     numbers: list[int] = []  # of the attach points in ScriptSpec.probes
-    helps: bool = False
+    helps: CheckedProbe | None = None
 
 
 def args_used(probe: CheckedProbe) -> set[str] | None:
@@ -108,7 +108,7 @@ def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple
                        way="kprobe", wild=item.wild)
         clause = Clause(probe.clause.span, points=probe.clause.points, predicate=None, body=[])
         found += [(CheckedProbe(clause, [entry], probe.args, []),
-                   Planned([entry], KeepingContext(kept), entry.way, helps=True)),
+                   Planned([entry], KeepingContext(kept), entry.way, helps=probe)),
                   (probe, Planned([item], KeptContext(kept), item.way))]
     return found
 

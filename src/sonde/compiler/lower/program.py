@@ -42,7 +42,7 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
         _only_process(lo, pid)
     if unit.options.family and not is_exempt(probe):
         _only_family(lo)
-    if unit.options.group and asks_for_group(probe) and not planned.helps:
+    if unit.options.group and asks_for_group(planned.helps or probe):
         _only_group(lo, unit.options.group)
     if unit.stops_at_exit and planned.attach[0].kind != "end":
         _unless_exiting(lo)
