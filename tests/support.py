@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 SOURCE = Path(__file__).parents[1] / "src"
-ATTACHED = re.compile(r"^Attached \d+ probes?$", re.MULTILINE)
+ATTACHED = re.compile(r"^(Attached \d+ probes?|Tracing on \d+ of \d+ hosts?)$", re.MULTILINE)
 RMDIR = "rmdir" if os.uname().machine in ("x86_64", "s390x") else "unlinkat"  # the system call of os.rmdir()
 
 

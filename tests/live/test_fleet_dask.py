@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,10 +17,11 @@ import pytest
 import sonde
 from sonde.errors import EnvironmentProblem, UsageError
 from sonde.fleet.dask import require_safe
-from support import PATIENCE, SOURCE, environment, sonde_command
+from support import PATIENCE, Tracer, environment, sonde_command, wait_for
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 GETPPID = f"tracepoint:syscalls:sys_enter_getppid /pid == {os.getpid()}/"
+OTHERS = os.environ.get("SONDE_DASK_PYTHONS", "").split()  # Pythons of virtual environments with other versions
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Dask's own threads and sockets leave for the collector
 
 
@@ -55,10 +57,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Three workers with TLS; one certificate, made for them, for all."""
+    """Three workers with TLS, to whom Sonde cannot be imported; one certificate, made for them, for all."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    os.environ["PYTHONPATH"] = str(SOURCE)
     key, certificate = (str(tmp_path_factory.mktemp("tls") / name) for name in ("key", "certificate"))
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=sonde-test",
                     "-keyout", key, "-out", certificate], check=True, capture_output=True)
@@ -69,6 +70,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                                   dashboard_address=":0") as cluster, \
             distributed.Client(cluster.scheduler_address, security=security) as found:
         assert found.scheduler.address.startswith("tls://")
+        found.run(exec, "import sys; sys.modules['sonde'] = None")
+        found.tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": certificate, "PYTHONWARNINGS": "",
+                     **{f"DASK_DISTRIBUTED__COMM__TLS__{role}__{what}": path
+                        for role in ("CLIENT", "SCHEDULER", "WORKER") for what, path in (("CERT", certificate), ("KEY", key))}}
         yield found
 
 
@@ -82,12 +87,57 @@ def test_three_workers_see_each_call_once_each(client: Any, agent: Path) -> None
     assert tracing.maps["@"].value == 1200 and tracing.maps["@h"].value.total == 1200
 
 
+@pytest.mark.exact
+def test_the_command_asks_one_worker_of_each_machine(client: Any, agent: Path) -> None:
+    """As whoever has no client of Dask's at all: `sonde fleet --dask ADDRESS`."""
+    with Tracer("fleet", "--dask", client.scheduler.address, "--socket", str(agent), "-e",
+                f"{GETPPID} {{ @ = count(); }} begin {{ printf(\"begun\\n\"); }}", env=client.tls) as tracer:
+        for _ in range(400):
+            os.getppid()
+    assert tracer.stdout.split() == ["begun", "@:", "400"] and "1 of 1 host;" in tracer.stderr
+
+
+@pytest.mark.parametrize("ours", OTHERS or [""])
+@pytest.mark.parametrize("theirs", OTHERS or [""])
+def test_other_versions_of_dask(ours: str, theirs: str, client: Any, agent: Path, tmp_path: Path) -> None:
+    """One version at the command, another in the cluster, whose Python has no Sonde."""
+    if not ours:
+        pytest.skip("SONDE_DASK_PYTHONS names no Pythons with other versions of distributed")
+    at = tmp_path / "scheduler.json"
+    options = ["--scheduler-file", str(at), "--protocol", "tls", "--no-dashboard"]
+    clean = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | client.tls
+    cluster = [subprocess.Popen([theirs, "-m", f"distributed.cli.dask_{role}", *options, *more], env=clean, cwd=tmp_path,
+                                stderr=subprocess.DEVNULL)
+               for role, more in (("scheduler", ["--host", "127.0.0.1", "--port", "0"]), ("worker", ["--nthreads", "1"]))]
+    try:
+        wait_for(at.exists)
+        address = json.loads(at.read_text())["address"]
+        code = f"from distributed import Client; Client('{address}').wait_for_workers(1, timeout={PATIENCE})"
+        subprocess.run([ours, "-c", code], env=environment(client.tls), check=True)
+        done = subprocess.run([ours, "-P", "-m", "sonde", "fleet", "--dask", address, "--socket", str(agent), "-e",
+                               'begin { @ = sum(42); @h = hist(3); printf("begun\\n"); exit(); }'],
+                              env=environment(client.tls), capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and done.stdout.split()[:3] == ["begun", "@:", "42"], done.stderr
+    finally:
+        for process in reversed(cluster):
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def test_a_client_that_is_not_the_default_is_enough(client: Any, agent: Path) -> None:
+    """Whichever client is the default one: an Actor asks for that."""
+    with distributed.Client(client.scheduler.address, security=client.security, set_as_default=False) as other, \
+            sonde.fleet(other, f"{GETPPID} {{ @ = count(); }}", socket=str(agent)) as tracing:
+        os.getppid()
+    assert tracing.missing == {} and tracing.maps["@"].value == 1
+
+
 def test_a_worker_that_has_gone_is_a_host_that_is_missing(client: Any, agent: Path, monkeypatch: pytest.MonkeyPatch
                                                           ) -> None:
     """Whatever Dask raises."""
-    async def gather(*args: object, **options: object) -> list[object]:
+    async def exception(*args: object, **options: object) -> None:
         raise KeyError("Relay-1")
-    monkeypatch.setattr(client, "gather", gather)
+    monkeypatch.setattr(distributed.Future, "exception", exception)
     with pytest.raises(EnvironmentProblem, match=r"missing: \w+ \(Dask: 'Relay-1'\)"), \
             sonde.fleet(client, "begin { }", socket=str(agent)):
         pass

@@ -116,7 +116,7 @@ HEAVY = {
 # Files that are imported only when what they do is asked for -> what they may import at their head.
 WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"socket"},
               "fleet/connection.py": {"socket", "subprocess"}, "fleet/listening.py": {"subprocess"},
-              "fleet/dask.py": {"asyncio", "socket", "urllib"},
+              "fleet/dask.py": {"asyncio", "inspect", "socket", "urllib", "uuid"}, "fleet/relay.py": {"asyncio"},
               "output/live/top.py": {"textual", "rich"}, "output/live/slider.py": {"textual"},
               "kernel/foreign/child.py": {"json"},
               "comparing/runs.py": {"json"}, "comparing/report.py": {"json"},

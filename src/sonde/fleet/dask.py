@@ -2,20 +2,25 @@
 agent's Unix socket and passes bytes on.
 
 The bytes are the frames of :mod:`.protocol`; Dask's own serialization carries them and nothing else, and the agent
-never sees any of it. A cluster is one trust domain: whoever may submit tasks to it may ask the agents what their policy
-lets the workers' user ask. Needs the extra ``fleet``.
+never sees any of it. Workers need no Sonde: they are sent :mod:`.relay` as text, which any Python of theirs can read,
+where code pickled by value would be the bytecode of ours. A cluster is one trust domain: whoever may submit tasks to it
+may ask the agents what their policy lets the workers' user ask. Needs the extra ``fleet``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import sys
+from inspect import getsource
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from ..errors import UsageError
 from .connection import Connection, Way
 from .member import clean_line
+from .relay import Relay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,52 +34,8 @@ TURN = 2.0        # s that a read waits if there are more hosts than that
 CLOSING = 5.0     # s that what is on its way has at the end
 _LONG = 3600.0    # s that a read waits else
 _PIECE = 1 << 20  # bytes that are passed on at once
-_LINGER = 0.002   # s that a worker waits for more of what has begun to come: each message costs Dask a millisecond
-
-
-class Relay:
-    """An actor on a worker: the connection to the agent of its host."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    @property
-    def _stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        assert self._streams is not None
-        return self._streams
-
-    async def open_socket(self) -> str:
-        """Connect; "" or what kept it from that."""
-        try:
-            self._streams = await asyncio.open_unix_connection(self._path)
-        except OSError as error:
-            return f"no agent listens at {self._path}: {error.strerror}"
-        return ""
-
-    async def read_bytes(self, seconds: float) -> bytes | None:
-        """What the agent sends next, and what follows at once; b"" at the end, None if nothing comes for so long."""
-        try:
-            data = await asyncio.wait_for(self._stream[0].read(_PIECE), seconds)
-        except TimeoutError:
-            return None
-        except OSError:
-            return b""
-        try:
-            if data:
-                data += await asyncio.wait_for(self._stream[0].read(_PIECE), _LINGER)
-        except OSError:  # TimeoutError among them
-            pass
-        return data
-
-    async def write_bytes(self, data: bytes) -> None:
-        """Send this to the agent."""
-        self._stream[1].write(data)
-        await self._stream[1].drain()
-
-    async def close_socket(self) -> None:
-        """Hang up."""
-        self._stream[1].close()
+# Run by a worker: what ``relay``, the text of that module, calls Relay.
+_MAKE = "[space := {}, exec(relay, space), space['Relay'](path)][-1]"
 
 
 class DaskWay(Way):
@@ -96,6 +57,7 @@ class DaskWay(Way):
             require_safe(client.scheduler.address)
         self._client = client
         self._workers = _workers_of(client, every)
+        self._relay = getsource(sys.modules[Relay.__module__])
         self._turns = asyncio.Semaphore(READS)
         self._passing: list[Future[None]] = []
 
@@ -107,32 +69,39 @@ class DaskWay(Way):
     def connect(self, host: str, seconds: float) -> Connection:
         ours, theirs = socket.socketpair()
         found = RelayConnection(ours, None)
-        made = self._client.submit(Relay, self._path, workers=[self._workers[host]], allow_other_workers=False,
-                                   retries=0, pure=False, actor=True)
-        passing = self._pass_bytes(made, theirs, found)
+        worker = self._workers[host]
+        made = self._client.submit(eval, _MAKE, {"relay": self._relay, "path": self._path}, workers=[worker],
+                                   key=f"sonde-relay-{uuid4()}", allow_other_workers=False, retries=0, actor=True)
+        passing = self._pass_bytes(made, worker, theirs, found)
         self._passing.append(asyncio.run_coroutine_threadsafe(passing, self._client.loop.asyncio_loop))
         return found
 
-    async def _pass_bytes(self, made: distributed.Future, end: socket.socket, connection: RelayConnection) -> None:
+    async def _pass_bytes(self, made: distributed.Future, worker: str, end: socket.socket,
+                          connection: RelayConnection) -> None:
         """Pass bytes on between an actor and a connection's other end, until both have no more. ``made`` is held as
-        long: a worker forgets the actor of which nobody has the future."""
+        long: a worker forgets the actor of which nobody has the future. The actor is addressed from here, and not
+        fetched: what a worker makes of its class is pickled."""
+        from distributed import Actor
         reader, writer = await asyncio.open_connection(sock=end)
         try:
-            [relay] = await self._client.gather([made], asynchronous=True)
-            connection.problem = await relay.open_socket()
-            if not connection.problem:
-                await asyncio.gather(self._pass_from_agent(relay, writer), _pass_to_agent(relay, reader))
+            if problem := await made.exception(asynchronous=True):
+                raise problem
+            with self._client.as_current():  # which an Actor looks for; there may be none, or that of another cluster
+                actor = Actor(Relay, worker, made.key)
+                connection.problem = await actor.open_socket()
+                if not connection.problem:
+                    await asyncio.gather(self._pass_from_agent(actor, writer), _pass_to_agent(actor, reader))
         except Exception as error:  # whatever Dask raises when a worker has gone
             connection.problem = f"Dask: {error or type(error).__name__}"
         finally:
             writer.close()
 
-    async def _pass_from_agent(self, relay: Any, writer: asyncio.StreamWriter) -> None:
+    async def _pass_from_agent(self, actor: Any, writer: asyncio.StreamWriter) -> None:
         seconds = TURN if len(self._workers) > READS else _LONG
         data: bytes | None = None
         while data != b"":
             async with self._turns:
-                data = await relay.read_bytes(seconds)
+                data = await actor.read_bytes(seconds)
             if data:
                 writer.write(data)
                 await writer.drain()
@@ -157,10 +126,10 @@ class RelayConnection(Connection):
         return self.problem.splitlines()
 
 
-async def _pass_to_agent(relay: Any, reader: asyncio.StreamReader) -> None:
+async def _pass_to_agent(actor: Any, reader: asyncio.StreamReader) -> None:
     while data := await reader.read(_PIECE):
-        await relay.write_bytes(data)
-    await relay.close_socket()
+        await actor.write_bytes(data)
+    await actor.close_socket()
 
 
 def require_safe(address: str) -> None:
