@@ -73,7 +73,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         found.run(exec, "import sys; sys.modules['sonde'] = None")
         found.tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": certificate, "PYTHONWARNINGS": "",
                      **{f"DASK_DISTRIBUTED__COMM__TLS__{role}__{what}": path
-                        for role in ("CLIENT", "SCHEDULER", "WORKER") for what, path in (("CERT", certificate), ("KEY", key))}}
+                        for role in ("CLIENT", "SCHEDULER", "WORKER")
+                        for what, path in (("CERT", certificate), ("KEY", key))}}
         yield found
 
 
@@ -106,9 +107,9 @@ def test_other_versions_of_dask(ours: str, theirs: str, client: Any, agent: Path
     at = tmp_path / "scheduler.json"
     options = ["--scheduler-file", str(at), "--protocol", "tls", "--no-dashboard"]
     clean = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | client.tls
-    cluster = [subprocess.Popen([theirs, "-m", f"distributed.cli.dask_{role}", *options, *more], env=clean, cwd=tmp_path,
-                                stderr=subprocess.DEVNULL)
-               for role, more in (("scheduler", ["--host", "127.0.0.1", "--port", "0"]), ("worker", ["--nthreads", "1"]))]
+    roles = {"scheduler": ["--host", "127.0.0.1", "--port", "0"], "worker": ["--nthreads", "1"]}
+    cluster = [subprocess.Popen([theirs, "-m", f"distributed.cli.dask_{role}", *options, *more], env=clean,
+                                cwd=tmp_path, stderr=subprocess.DEVNULL) for role, more in roles.items()]
     try:
         wait_for(at.exists)
         address = json.loads(at.read_text())["address"]
