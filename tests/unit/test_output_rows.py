@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.output.rows import split_cells
-from sonde.spec import EventField, FormatPart
+from sonde.output.rows import Rows, split_cells
+from sonde.runtime.values import DecodingContext
+from sonde.spec import EventField, EventSite, FormatPart
 from sonde.types import Int, Str
 
 
@@ -58,3 +59,18 @@ def test_no_numbers(parts: list[FormatPart]) -> None:
 def test_text_alone_is_decoration() -> None:
     assert split_cells([literal("Tracing. Ctrl-C ends.\n")], []) == []
     assert len(split_cells([conversion("s"), literal(" -> "), conversion("s")], [TEXT, TEXT])) == 2
+
+
+def test_lines_that_fit_no_heading_are_counted() -> None:
+    """Those with values: a sentence without any is nothing that a table could lack."""
+    class Collecting:
+        def __init__(self) -> None:
+            self.rows: list[object] = []
+            self.write_heading = self.write_row = self.write_text = self.rows.append
+
+    sink = Collecting()
+    rows = Rows(["PID", "COMM"], DecodingContext(), sink)
+    number = EventField(Int(32, True), 16)
+    for parts, fields in (([literal("Tracing.\n")], []), ([conversion("d"), literal(" forks\n")], [number])):
+        rows.row_handler(EventSite("printf", None, fields, 24, parts))(bytes(24), 0)
+    assert rows.unplaced == 1 and sink.rows == [b"Tracing.\n", b"0 forks\n"]

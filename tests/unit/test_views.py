@@ -494,3 +494,13 @@ def test_rows_name_their_values() -> None:
     assert bucket_range(Bucket(0, 1, 1)) == "[0]" and bucket_range(Bucket(1024, 2048, 1)) == "[1K, 2K)"
     assert bucket_range(Bucket(1000, 1024, 1)) == "[1000, 1K)" and bucket_range(Bucket(1 << 20, 1 << 30,
                                                                                        1)) == "[1M, 1G)"
+
+
+def test_csv_has_no_columns_of_maps_that_never_come_out() -> None:
+    spec = compiling.compile('config = { print_maps_on_exit = false } begin { printf("%-7s\\n", "PID"); } '
+                       'interval:s:1 { @mine[comm, pid] = count(); for ($pair : @mine) { '
+                       'printf("%-7d\\n", $pair.0.1); } clear(@mine); }', world=world())
+    run = Run("csv", spec, Target(title="x", table=("PID",)))
+    run.view.heading(["PID"])
+    run.view.row([("PID", "7", True)], 5 * SECOND, "probe")
+    assert [row[1:] for row in csv.reader(io.StringIO(run.finish()))] == [["PID"], ["7"]]

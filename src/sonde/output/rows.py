@@ -101,6 +101,7 @@ class Rows:
         self.context = context
         self.out = out
         self.heading: list[str] = []
+        self.unplaced = 0  # lines with values that are neither a heading nor a row: they went on as text
 
     def row_handler(self, site: EventSite) -> Callable[[bytes, int], object]:
         """Prints one record of ``site``."""
@@ -119,6 +120,7 @@ class Rows:
                 return
             heading = self.heading or self.columns
             if not makers or len(heading) != len(makers):
+                self.unplaced += bool(makers)
                 out.write_text(text)
                 return
             values = [form(buffer, offset).decode("utf-8", "surrogateescape").strip() for form, _ in makers]

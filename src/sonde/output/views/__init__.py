@@ -157,7 +157,12 @@ class Showing:
 
     def finish(self, run: Provenance) -> None:
         """All has been collected in this run: let the view write what it has not written yet."""
-        if self._view is not None:
+        if self._view is not None and self._printer is not None:
+            if unplaced := self._printer.unplaced_lines:
+                lines = "1 line is no row" if unplaced == 1 else f"{unplaced} lines are no rows"
+                said = f"{lines} of the table: printed as text"
+                self.text.write_note(f"WARNING: {said}")
+                run.lost.append(said)
             self._view.run = run
             self._view.finish()
             if self._view.left_out:
@@ -216,6 +221,11 @@ class ViewPrinter(Printer):
         table = view.target.table if view.takes_rows else ()
         self._tool = Rows(table, context, self._lines) if table else None
         super().__init__(spec, context, out, take, warnings, outside=outside)
+
+    @property
+    def unplaced_lines(self) -> int:
+        """Lines with values that were printed as text, since they fit no heading."""
+        return self._tool.unplaced if self._tool is not None else 0
 
     def print_final_maps(self) -> None:
         """The maps at the end: to the view, and those that it does not show as text."""

@@ -20,7 +20,7 @@ from ..rows import RowCell
 from ..text import terminal_safe
 from .stacks import frame_names
 from .view import View as Base
-from .view import key_parts, key_types
+from .view import comes_out, key_parts, key_types
 
 CellValue = int | float | str
 
@@ -41,7 +41,8 @@ class CsvView(Base):
         lead = self.target.lead
         self._events = {i: (*lead, *own_columns(site, lead)) for i, site in enumerate(self.spec.sites)
                         if self.shows_event(site) and i not in lines}
-        self._maps = {m.name: (key_columns(m), value_columns(m)) for m in self.spec.shown_maps}
+        self._maps = {m.name: (key_columns(m), value_columns(m)) for m in self.spec.shown_maps
+                      if comes_out(m, self.spec, bool(lines))}
         self._timed = any(site.kind in ("print_map", "printf", "print") for site in self.spec.sites)
         self._several = len(self._events) + len(self._maps) + bool(lines) > 1
         self._writer = csv.writer(self, lineterminator="\n")
@@ -74,6 +75,8 @@ class CsvView(Base):
             and "map" not in site.data
 
     def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+        if named.name not in self._maps:
+            return
         keys, values = self._maps[named.name]
         if items:
             self.heading(())

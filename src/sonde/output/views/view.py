@@ -149,6 +149,14 @@ def has_stack(type: Type) -> bool:
     return isinstance(type, Stack) or isinstance(type, Tuple) and any(has_stack(t) for t in type.of)
 
 
+def comes_out(named: MapSpec, spec: ScriptSpec, has_rows: bool) -> bool:
+    """Does a map ever leave the script: printed, shown at the end, or cleared after the script went through it? In the
+    last case a script that prints rows has made them from it."""
+    if is_printed(named, spec):
+        return True
+    return not has_rows if named.at_end == "shows" else spec.config.print_maps_on_exit
+
+
 def is_printed(named: MapSpec, spec: ScriptSpec) -> bool:
     """Does the script print the map while it runs?"""
     return any(site.kind == "print_map" and site.data.get("map") == named.name for site in spec.sites)
