@@ -339,6 +339,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unnecessary-cast": ("The value has that type already.", "begin { print((int8)5); }"),
     "untrusted-import": ("Others can write to what is imported, or to a folder on the way to it.", ""),
     "untraceable": ("The kernel function is not among those that can be traced.", ""),
+    "forbidden-probe": ("The policy of an agent, or the caller, allows no probes of this kind.", ""),
     "unknown-probe": ("There is no such kind of probe.", "tracepiont:a:b { }"),
     "unknown-register": ("The CPU has no such register.", 'profile:hz:9 { print(reg("none")); }'),
     "unknown-symbol": ("There is no such symbol.", 'begin { print(kaddr("none")); }'),

@@ -106,8 +106,7 @@ def _compile_source(source: Source, options: Options, world: World, show: Show |
     """The spec, and whether the script's files were looked for in folders that are not Sonde's own."""
     if sys.getrecursionlimit() < RECURSION:
         sys.setrecursionlimit(RECURSION)
-    from .language.files import Files
-    files = Files(options.directories, options.headers, world.release, world.arch)
+    files = _files_of(options, world)
     collecting = gc.isenabled()
     gc.disable()  # little becomes free before the end, and looking for it takes a third of the time of a large script
     try:
@@ -125,7 +124,6 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
     from .builtins import BUILTINS
     from .functions import FUNCTIONS
     from .language.diagnostics import FOUND_LATE, Diagnostics
-    from .language.files import Files
     from .language.parser import parse_script
     from .semantics.check import check_script
     from .semantics.rows import Language
@@ -133,7 +131,7 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
         source = Source("stdin", source)
     diagnostics = Diagnostics()
     script = parse_script(source, diagnostics, options.params,
-                          files or Files(options.directories, options.headers, world.release, world.arch))
+                          files or _files_of(options, world))
     if show is not None:
         from .language.dump import dump_script
         show("ast", dump_script(script))
@@ -144,6 +142,11 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
         from .language.dump import dump_clauses
         show("types", dump_clauses([p.clause for p in checked.probes]))
     return checked
+
+
+def _files_of(options: Options, world: World) -> Files:
+    from .language.files import Files
+    return Files(options.directories, options.headers, world.release, world.arch, options.sealed)
 
 
 def format_source(source: str | Source, params: Sequence[str] = ()) -> str:

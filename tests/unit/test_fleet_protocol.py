@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import re
@@ -13,14 +14,15 @@ import threading
 import time
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compiled import compiled
-from sonde.errors import UsageError
+from compiled import compiled, world
+from sonde.compiling import compile
+from sonde.errors import CompileError, UsageError
 from sonde.fleet import protocol
 from sonde.fleet.channel import Channel, Gone
 from sonde.fleet.hosts import expand_hosts, short_names
@@ -45,7 +47,9 @@ from sonde.fleet.shapes import ShapeError, describe_script, read_shape
 from sonde.merge.delta import Differ, KeyNumbers
 from sonde.merge.portable import PortableError, encode_value
 from sonde.options import parse_command_line
+from sonde.semantics.options import Options
 from sonde.source import Source
+from sonde.spec import ScriptSpec
 from sonde.types import Aggregate
 
 PING = encode_frame("ping", sent=7)
@@ -323,39 +327,108 @@ def test_who_may_ask() -> None:
             policy.check_user(4711, on_socket)
 
 
-ALLOWED = ['begin { printf("hi"); }', "#include <linux/sched.h>\nbegin { }", 'import "stdlib/x.bt"; begin { }']
-
-
-@pytest.mark.parametrize("text", ALLOWED)
-def test_texts_that_may_be_compiled(text: str) -> None:
-    Policy().check_text(text, False)
+def compiled_for(policy: Policy, text: str, unsafe: bool = False, name: str = "stdin") -> ScriptSpec:
+    """A script compiled as an agent compiles it."""
+    options = Options(unsafe=unsafe)
+    policy.restrict_options(options)
+    return compile(Source(name, text), options, world())
 
 
 @pytest.mark.parametrize("text", [
-    '#include "/etc/shadow"\nbegin {}', " # include <../../etc/shadow>\nbegin {}", "#include </etc/shadow>\nbegin {}",
-    'import "x.bt"; begin {}', 'import "stdlib/../x.bt"; begin {}', "#include X\nbegin {}"])
-def test_scripts_that_would_read_files_are_not_even_compiled(text: str) -> None:
-    with pytest.raises(PolicyError, match="read files"):
-        Policy().check_text(text, False)
-    Policy(files=True).check_text(text, False)
+    'begin { printf("hi"); }', "#include <linux/sched.h>\nbegin { }", 'import "stdlib/values.bt"; begin { }',
+    'import "stdlib"; begin { }'])
+def test_texts_that_need_no_file_of_the_host(text: str) -> None:
+    compiled_for(Policy(), text)
+
+
+READERS = [
+    '#include "FILE"\nbegin {}', "#include <FILE>\nbegin {}", " # include <../../..FILE>\nbegin {}",
+    "#/* */include/* */\"FILE\"\nbegin {}", "#inc\\\nlude \"FILE\"\nbegin {}", '#define X "FILE"\n#include X\nbegin {}',
+    'import "FILE"; begin {}', 'import /**/ "FILE"; begin {}', 'import // remark\n"FILE"; begin {}',
+    'import\n\t"FILE"; begin {}', 'import "stdlib/../../..FILE"; begin {}', 'import "LINK"; begin {}',
+    'import "FOLDER"; begin {}', '#include "LINK"\nbegin {}', 'begin { import /**/ "FILE"; }',
+    'begin { import // remark\n"FILE"; }', 'begin { { import "LINK" } }', 'begin { import "BESIDE"; }',
+    'macro m() { import "FILE"; } begin { m(); }', "#define I import\nI \"FILE\"; begin {}",
+]
+
+
+@pytest.mark.parametrize("text", READERS)
+def test_no_spelling_has_a_file_of_the_host_read(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is its text in what is answered, nor is it opened, nor asked whether it is there."""
+    (tmp_path / "secret.bt").write_text("SECRET, and no script\n")
+    (tmp_path / "link.bt").symlink_to(tmp_path / "secret.bt")
+    for name, path in (("FILE", tmp_path / "secret.bt"), ("LINK", tmp_path / "link.bt"), ("FOLDER", tmp_path),
+                       ("BESIDE", Path("secret.bt"))):
+        text = text.replace(name, str(path))
+    touched = []
+    for module, function in ((builtins, "open"), (os, "stat"), (os, "listdir"), (os.path, "exists"), (os.path, "isfile")):
+        plain = getattr(module, function)
+        monkeypatch.setattr(module, function, lambda path, *rest, plain=plain, **named: (
+            touched.append(path) if str(tmp_path) in str(path) else None, plain(path, *rest, **named))[1])
+    with pytest.raises(CompileError) as caught:
+        compiled_for(Policy(), text, name=str(tmp_path / "script.bt"))
+    shown = "".join(found.render() for found in caught.value.diagnostics)
+    assert "SECRET" not in shown and not touched
+
+
+def test_the_same_files_are_read_where_the_policy_lets_them(tmp_path: Path) -> None:
+    (tmp_path / "other.bt").write_text("begin { @ = 1; }\n")
+    assert compiled_for(Policy(files=True), f'import "{tmp_path}/other.bt"; end {{ }}').maps
+    with pytest.raises(CompileError):
+        compiled_for(Policy(), f'import "{tmp_path}/other.bt"; end {{ }}')
+
+
+def test_unsafe_is_refused_before_a_script_is_compiled() -> None:
     with pytest.raises(PolicyError, match="unsafe"):
-        Policy(files=True).check_text(text, True)
+        compiled_for(Policy(files=True), "begin { }", unsafe=True)
+
+
+@pytest.mark.parametrize("text", [
+    "uprobe:FILE:main { }", "uprobe:FOLDER/*:* { }", "usdt:FILE:* { }", "u:FILE:main { }",
+    "tracepoint:sched:sched_switch { } uprobe:FILE:f { }",
+    "a = uprobe:FILE:main { }"])
+def test_programs_are_not_looked_into_for_probes_that_a_policy_forbids(text: str, tmp_path: Path) -> None:
+    """That a probe is forbidden is told before its file is opened: what is there is not told by the answer."""
+    (tmp_path / "prog").write_bytes(b"no program")
+    asked: list[str] = []
+
+    class Asked:
+        def __getattr__(self, name: str) -> Any:
+            if name in ("find_binaries", "file_size", "usdt_probes", "user_functions"):
+                asked.append(name)
+            return getattr(world(), name)
+    options, here = Options(), cast(Any, Asked())
+    Policy(probes=["tracepoint"]).restrict_options(options)
+    with pytest.raises(CompileError, match="probes are not allowed"):
+        compile(text.replace("FILE", str(tmp_path / "prog")).replace("FOLDER", str(tmp_path)), options, here)
+    assert not asked
+
+
+def test_probes_are_judged_by_their_written_kind() -> None:
+    """A tracepoint that is served by a raw one is a tracepoint."""
+    policy = Policy(probes=["tracepoint"])
+    assert compiled_for(policy, "tracepoint:syscalls:sys_enter_openat { @ = count(); }").programs
+    with pytest.raises(CompileError, match="profile probes are not allowed"):
+        compiled_for(policy, "profile:hz:9 { @ = count(); }")
 
 
 @pytest.mark.parametrize(("policy", "text", "words"), [
-    (Policy(probes=["profile"]), "tracepoint:sched:sched_switch { @ = count(); }", "does not allow tracepoint"),
     (Policy(programs=1), "begin { @ = 1; } interval:s:1 { @ = 2; }", "allows 1 attach points, and these are 2"),
     (Policy(keys=100), "tracepoint:sched:sched_switch { @[pid] = count(); }", "100 elements of maps"),
     (Policy(), 'begin { cat("/etc/shadow"); }', r"use files: cat\(\)"),
     (Policy(), 'begin { cat("/proc/%d/environ", pid); }', r"use files: cat\(\)"),
-    (Policy(), 'begin { cat("/proc/self/environ"); }', r"use files: cat\(\)")])
+    (Policy(), 'begin { cat("/proc/self/environ"); }', r"use files: cat\(\)"),
+    (Policy(), 'begin { cat("/proc/kcore"); }', r"use files: cat\(\)"),
+    (Policy(), 'begin { cat("/proc/kmsg"); }', r"use files: cat\(\)"),
+    (Policy(), 'macro c(x) { cat(x); } begin { c("/etc/shadow"); }', r"use files: cat\(\)"),
+    (Policy(), 'begin { cat("/proc/%s", "../etc/shadow"); }', r"use files: cat\(\)")])
 def test_scripts_that_are_more_than_is_allowed(policy: Policy, text: str, words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         policy.check_script(compiled(text))
 
 
 def test_what_is_allowed_by_the_same_measure() -> None:
-    Policy(probes=["profile"]).check_script(compiled("profile:hz:9 { @ = count(); } interval:s:1 { print(@); }"))
+    compiled_for(Policy(probes=["profile"]), "profile:hz:9 { @ = count(); } interval:s:1 { print(@); }")
     Policy().check_script(compiled('begin { cat("/proc/loadavg"); }'))
     assert Policy(seconds=10).allowed_seconds(0) == Policy(seconds=10).allowed_seconds(99) == 10
     assert Policy(seconds=10).allowed_seconds(3) == 3

@@ -113,8 +113,8 @@ class Agent:
         from ..api import Trace
         from ..semantics.options import Options
         from ..source import Source
-        self._policy.check_text(text, asked["unsafe"])
         options = Options(params=asked["params"], named=asked["named"], unsafe=asked["unsafe"], timed=True)
+        self._policy.restrict_options(options)
         trace = Trace(Source(asked["name"], text), options, handle_signals=True,
                       budget=self._policy.allowed_budget(asked["budget"]))
         self._policy.check_script(trace.spec)

@@ -12,16 +12,14 @@ from ..record import Record
 
 if TYPE_CHECKING:
     from ..plain import Json
+    from ..semantics.options import Options
     from ..spec import ScriptSpec
 
 PATH = "/etc/sonde/agent.toml"
 LARGEST = 1 << 16  # bytes of a policy file
 SHOWN = 400        # characters of a script in an audit line
 
-_READS_FILES = re.compile(r"""
-    ^[ \t]*\#[ \t]*include[ \t]*(?:"|</|<[^>]*\.\.|[^<"\s])   # but for what lies in the compiler's own folders
-    |\bimport\s*"(?!stdlib/\w+"|stdlib/\w+\.bt")""", re.MULTILINE | re.VERBOSE)
-_OF_THE_KERNEL = re.compile(r"/proc/[a-z]+")
+_OF_THE_KERNEL = re.compile(r"/proc/(?!kcore|kmsg|vmcore)[a-z]+")  # all of memory, and a log that reading empties
 
 
 class PolicyError(UsageError):
@@ -54,19 +52,17 @@ class Policy(Record):
         elif on_socket and uid not in (0, os.geteuid()):
             raise PolicyError(f"the agent has no policy that names {user_name(uid)}", [f"users = [...] in {PATH}"])
 
-    def check_text(self, text: str, unsafe: bool) -> None:
-        """PolicyError if a script may not even be compiled."""
-        if unsafe and not self.unsafe:
+    def restrict_options(self, options: Options) -> None:
+        """Have the compiler refuse what a script may not have: by what it comes to, not by how it is written.
+        PolicyError if it may not even be compiled."""
+        if options.unsafe and not self.unsafe:
             raise PolicyError("the agent's policy does not allow --unsafe")
-        if not self.files and (found := _READS_FILES.search(text)):
-            raise PolicyError(f"the agent's policy does not let scripts read files: {found.group().strip()}")
+        options.sealed, options.kinds = not self.files, self.probes
 
     def check_script(self, spec: ScriptSpec) -> None:
         """PolicyError if a compiled script is more than is allowed."""
         points = [point for program in spec.programs for point in program.attach]
         for point in points:
-            if self.probes and point.kind not in self.probes and point.kind not in ("begin", "end", "interval"):
-                raise PolicyError(f"the agent's policy does not allow {point.kind} ({point.name})")
             if point.pin and not self.files:
                 raise PolicyError("the agent's policy does not let scripts make files: a pinned iterator")
         if len(points) > self.programs:

@@ -9,7 +9,7 @@ from .cdecl import Attributes
 from .constants import NotConstant, evaluate_constant
 from .cursor import Abandoned
 from .diagnostics import Diagnostics
-from .files import Files, is_system_header, kernel_version_code
+from .files import NO_FILES, Files, is_system_header, kernel_version_code
 from .lexer import Lexer, parse_integer
 from .preprocessor import Preprocessor
 from .statements import StatementParser
@@ -53,7 +53,7 @@ class FileParser(StatementParser):
             self._load_file(self, path, span)
         elif not is_system_header(name):
             self.report_inclusion("header-not-found", f"'{name}' file not found", span,
-                                  ["-I DIR says where to look for headers"])
+                                  [NO_FILES if self.files.sealed else "-I DIR says where to look for headers"])
 
     def report_inclusion(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> None:
         """An error of an #include or import, which may stand between items: none is abandoned."""

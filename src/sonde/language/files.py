@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from ..basics import cached_property
@@ -19,6 +20,7 @@ _FOLDERS = frozenset(("linux", "uapi", "net", "asm", "asm-generic", "bpf", "sys"
 
 _C_HEADERS = frozenset(("assert ctype errno fcntl float inttypes limits locale math poll pthread sched setjmp signal "
                         "stdalign stdarg stdbool stddef stdint stdio stdlib string strings time unistd wchar").split())
+NO_FILES = "this script may not read files"
 _SYSTEM_FOLDERS = ("/usr/local/include", "/usr/include")
 
 
@@ -26,15 +28,17 @@ class Files:
     """The machine's files as a script sees them.
 
     ``directories`` are those of -I, ``headers`` those of --include; ``release`` is the kernel's ("6.18.4"), from which
-    LINUX_VERSION_CODE is made, and ``machine`` what uname -m says, by default here.
+    LINUX_VERSION_CODE is made, and ``machine`` what uname -m says, by default here. ``sealed``: there are no files but
+    those shipped with Sonde, and nothing tells whether there are others.
     """
 
     def __init__(self, directories: Sequence[str] = (), headers: Sequence[str] = (), release: str = "",
-                 machine: str = "") -> None:
+                 machine: str = "", sealed: bool = False) -> None:
         self.directories = list(directories)
         self.headers = list(headers)
         self.release = release
         self.machine = machine or os.uname().machine
+        self.sealed = sealed
         self.looked = False  # outside Sonde's own directories: what a script means depends on what is there
 
     @property
@@ -84,17 +88,20 @@ class Files:
 
     def _first_match(self, name: str, places: Sequence[str], test: Callable[[str], bool]) -> str | None:
         for place in places:
-            self.looked |= not is_shipped(os.path.join(place, ""))
             path = os.path.normpath(os.path.join(place, name))
+            if self.sealed and not is_shipped(path):
+                continue
+            self.looked |= not is_shipped(os.path.join(place, ""))
             if test(path):
                 return path
         return None
 
-    @staticmethod
-    def read_source(path: str) -> Source:
+    def read_source(self, path: str) -> Source:
         """A file's text. Raises OSError."""
         if is_shipped(path):
             return Source(path, read_shipped(path).decode())
+        if self.sealed:
+            raise PermissionError(errno.EACCES, NO_FILES)
         with open(path, "rb") as file:
             return Source(path, file.read().decode("utf-8", "surrogateescape"))
 

@@ -15,7 +15,7 @@ from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
 from .file_parser import FileParser
-from .files import Files
+from .files import NO_FILES, Files
 from .lexer import Token, parse_integer
 
 TYPE_CHECKING = False
@@ -348,7 +348,7 @@ class Parser(FileParser):
         if path is None:
             self.error("import-not-found", "Unable to find suitable path for import", span, [
                 "what is imported may be written to by nobody but root and you"] if refused else [
-                f"there is no file or directory '{name}'",
+                NO_FILES if self.files.sealed else f"there is no file or directory '{name}'",
                 "the name is relative to the script that imports it, or one of Sonde's own: stdlib/..."])
             return
         try:

@@ -104,7 +104,14 @@ def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]
         close = nearest_names(point.parts[0], kind_names())
         return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
                             [f"did you mean {c}?" for c in close[:1]])
+    if not _is_allowed(provider.name, finder.options):
+        return finder.error("forbidden-probe", f"{provider.name} probes are not allowed", point,
+                            [f"allowed are {', '.join(finder.options.kinds)}"])
     return provider.expand_point(finder, point)
+
+
+def _is_allowed(kind: str, options: Options) -> bool:
+    return not options.kinds or kind in options.kinds or KINDS[kind].own or kind == "interval"
 
 
 def _probe_filter(options: Options, diagnostics: Diagnostics) -> Callable[[str], object]:

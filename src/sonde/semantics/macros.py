@@ -271,7 +271,7 @@ def library_macros(name: str) -> dict[tuple[str, int], Macro]:
     from ..language.files import Files
     from ..language.parser import parse_script
     diagnostics = Diagnostics()
-    script = parse_script(Files.read_source(f"{LIBRARY}{name}.bt"), diagnostics)
+    script = parse_script(Files().read_source(f"{LIBRARY}{name}.bt"), diagnostics)
     diagnostics.raise_if_errors()
     return {(macro.name, len(macro.params)): macro for macro in script.macros}
 

@@ -29,6 +29,8 @@ class Options(Record):
     gated: bool = False         # --budget: programs can be kept from working; see spec.Gate
     unwind_rows: int = 1 << 21  # room for rows of unwind tables (--memory), a power of two; see sonde.unwinding
     flight: int = 0             # --flight: bytes of each CPU's region of flight memory, a power of two; see spec.py
+    sealed: bool = False        # the script is not its caller's: none of the machine's files is read for it
+    kinds: list[str] = []       # of probes that it may have, besides its own and intervals; empty: all
 
     @property
     def own_process(self) -> int:
