@@ -343,7 +343,8 @@ def test_texts_that_need_no_file_of_the_host(text: str) -> None:
 
 READERS = [
     '#include "FILE"\nbegin {}', "#include <FILE>\nbegin {}", " # include <../../..FILE>\nbegin {}",
-    "#/* */include/* */\"FILE\"\nbegin {}", "#inc\\\nlude \"FILE\"\nbegin {}", '#define X "FILE"\n#include X\nbegin {}',
+    "#/* */include/* */\"FILE\"\nbegin {}", "#inc\\\nlude \"FILE\"\nbegin {}",
+    '#define X "FILE"\n#include X\nbegin {}',
     'import "FILE"; begin {}', 'import /**/ "FILE"; begin {}', 'import // remark\n"FILE"; begin {}',
     'import\n\t"FILE"; begin {}', 'import "stdlib/../../..FILE"; begin {}', 'import "LINK"; begin {}',
     'import "FOLDER"; begin {}', '#include "LINK"\nbegin {}', 'begin { import /**/ "FILE"; }',
@@ -360,11 +361,19 @@ def test_no_spelling_has_a_file_of_the_host_read(text: str, tmp_path: Path, monk
     for name, path in (("FILE", tmp_path / "secret.bt"), ("LINK", tmp_path / "link.bt"), ("FOLDER", tmp_path),
                        ("BESIDE", Path("secret.bt"))):
         text = text.replace(name, str(path))
-    touched = []
-    for module, function in ((builtins, "open"), (os, "stat"), (os, "listdir"), (os.path, "exists"), (os.path, "isfile")):
+    touched: list[str] = []
+
+    def watch(module: Any, function: str) -> None:
         plain = getattr(module, function)
-        monkeypatch.setattr(module, function, lambda path, *rest, plain=plain, **named: (
-            touched.append(path) if str(tmp_path) in str(path) else None, plain(path, *rest, **named))[1])
+
+        def watched(path: Any, *rest: Any, **named: Any) -> Any:
+            if str(tmp_path) in str(path):
+                touched.append(str(path))
+            return plain(path, *rest, **named)
+        monkeypatch.setattr(module, function, watched)
+    for module, function in ((builtins, "open"), (os, "stat"), (os, "listdir"), (os.path, "exists"),
+                             (os.path, "isfile")):
+        watch(module, function)
     with pytest.raises(CompileError) as caught:
         compiled_for(Policy(), text, name=str(tmp_path / "script.bt"))
     shown = "".join(found.render() for found in caught.value.diagnostics)
