@@ -22,8 +22,8 @@ from sonde.spec import CONTROL_HEADER, CURRENT, FOUND_OUT, RECORD_HEADER, STATE,
 from sonde.types import Aggregate, Scalar
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
-GLOBALS = {"start_ns": 1000, "cpid": 0, "pidns_dev": 1, "pidns_ino": 2, "exiting": 0, "zero": 0, "gate": 0,
-           "allowance": 0}
+GLOBALS = {"start_ns": 1000, "most_elapsed": 1 << 62, "cpid": 0, "pidns_dev": 1, "pidns_ino": 2, "exiting": 0,
+           "zero": 0, "gate": 0, "allowance": 0}
 
 
 class TestMap:

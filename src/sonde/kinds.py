@@ -29,6 +29,7 @@ class ProbeKind(Record):
     signals: bool = False        # signal() can be used: there is a task that is traced
     registers: bool = False      # reg() has those of the traced code
     counted: bool = False        # its last part is a number: a period, events per firing
+    ticks: bool = False          # fires by the clock, so attached when all else is: the first time counts from there
     samples: bool = False        # fires by the clock, to see what is running
     iterates: bool = False       # fires once for each object of the kernel, when somebody reads it
     shares_link: bool = False    # one link may have programs for the entries and for the returns of its functions
@@ -61,8 +62,8 @@ KINDS = {kind.name: kind for kind in (
               newest_first=True, feature="uprobes", multi="uprobe_multi", programs=_PROBE),
     ProbeKind("usdt", ("U",), signals=True, user=True, registers=True, newest_first=True, feature="uprobes",
               multi="uprobe_multi", programs=_PROBE),
-    ProbeKind("interval", ("i",), exempt=True, counted=True, programs=_PERF),
-    ProbeKind("profile", ("p",), signals=True, registers=True, counted=True, samples=True, programs=_PERF),
+    ProbeKind("interval", ("i",), exempt=True, counted=True, ticks=True, programs=_PERF),
+    ProbeKind("profile", ("p",), signals=True, registers=True, counted=True, ticks=True, samples=True, programs=_PERF),
     ProbeKind("software", ("s",), registers=True, counted=True, programs=_PERF),
     ProbeKind("hardware", ("h",), registers=True, counted=True, programs=_PERF),
     ProbeKind("watchpoint", ("w",), registers=True, programs=_PERF),

@@ -12,6 +12,8 @@ from .programs import LoadedProgram
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .iterators import Iterators
 
 
@@ -29,11 +31,17 @@ class Attachments:
         self._unmatched: list[AttachError] = []  # of attach points that a pattern found
         self._refused: list[tuple[AttachError, str]] = []  # of functions that Sonde chose another way for
 
-    def attach_all(self, programs: list[LoadedProgram], loader: Loader, budgeted: bool) -> None:
-        """Attach ``programs``, of which some may become others. AttachError as ``missing_probes`` says, StandInRefused
-        where the way was Sonde's choice."""
+    def attach_all(self, programs: list[LoadedProgram], loader: Loader, budgeted: bool,
+                   start_clock: Callable[[], object]) -> None:
+        """Attach ``programs``, of which some may become others, and call ``start_clock`` before those that the clock
+        runs. AttachError as ``missing_probes`` says, StandInRefused where the way was Sonde's choice."""
         self._demand_stand_ins()
-        for program in attaching.attach_order(programs):
+        ordered = attaching.attach_order(programs)
+        ticking = [program for program in ordered if KINDS[program.spec.attach[0].kind].ticks]
+        for program in ordered[:len(ordered) - len(ticking)]:
+            self._attach(program, programs, loader, budgeted)
+        start_clock()
+        for program in ticking:
             self._attach(program, programs, loader, budgeted)
         self._demand_stand_ins()
         self._sum_up()

@@ -121,10 +121,13 @@ def is_gated(program: ProgramSpec) -> bool:
 
 
 def attach_order(programs: list[LoadedProgram]) -> list[LoadedProgram]:
-    """The order in which to attach, so that programs of one place run in the script's order."""
-    turned = [KINDS[program.spec.attach[0].kind].newest_first for program in programs]
-    return [program for program, last in zip(programs, turned) if not last] + \
-        [program for program, last in zip(reversed(programs), reversed(turned)) if last]
+    """The order in which to attach, so that programs of one place run in the script's order, and those that the clock
+    runs come last."""
+    kinds = [KINDS[program.spec.attach[0].kind] for program in programs]
+    plain, turned, ticking = [
+        [program for program, kind in zip(programs, kinds) if (kind.newest_first, kind.ticks) == which]
+        for which in ((False, False), (True, False), (False, True))]
+    return [*plain, *reversed(turned), *ticking]
 
 
 Missing: TypeAlias = "Callable[[AttachError, Attach], None]"

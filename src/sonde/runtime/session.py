@@ -46,6 +46,7 @@ from .programs import LoadedProgram
 from .ringbuf import Ring
 from .signals import Signals
 from .state import State
+from .tracing_clock import FOREVER, TracingClock, boot_time
 from .waiting import Waiting
 
 TYPE_CHECKING = False
@@ -137,7 +138,10 @@ class Session:
         self.load()
         self._watch_descriptors()
         self._started = True
+        assert self._state is not None
+        clock = TracingClock(self._state)
         self._run_programs("begin")
+        clock.pause()
         if self.flight is not None:
             self.flight.keep_beginning()
         self._delivery.read_controls(self._handle_control)
@@ -146,7 +150,7 @@ class Session:
             self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self.waiting.wake)
         mappings = self._map_probed_files()
         try:
-            self._attachments.attach_all(self.programs, self._loader, self._budget is not None)
+            self._attachments.attach_all(self.programs, self._loader, self._budget is not None, clock.go_on)
         finally:
             for mapping in mappings:
                 mapping.close()
@@ -205,7 +209,8 @@ class Session:
 
     def _set_globals(self) -> None:
         known = {
-            "start_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+            "start_ns": boot_time(),
+            "most_elapsed": FOREVER,
             "cpid": self.process.pid if isinstance(self.process, Child) else 0,
             "self_pid": os.getpid(),
             "exiting": 0,
@@ -380,7 +385,7 @@ class Session:
         if self._may_still_run() and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
         yield from self._delivery.drain_rings(self._handle_control)
-        moment = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        moment = boot_time()
         self.ending.in_end = self._run_programs("end")
         if self.flight is not None:
             yield from self.flight.read_since(moment)

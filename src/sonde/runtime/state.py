@@ -46,8 +46,8 @@ class State:
 
     def write_global(self, name: str, value: int) -> None:
         """In one store, since programs may be adding to it."""
-        with memoryview(self._memory) as view, view.cast("q") as words:
-            words[self._index(name)] = value
+        with memoryview(self._memory) as view, view.cast("Q") as words:
+            words[self._index(name)] = value & (1 << 64) - 1
 
     def read_counts(self) -> tuple[list[int], list[int]]:
         """Records that were lost, by probe; failures, by error site."""

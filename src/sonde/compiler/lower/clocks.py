@@ -48,8 +48,12 @@ def boot_time(lo: Lower) -> Operand:
 
 
 def elapsed_time(lo: Lower, node: Reference) -> Operand:
-    """Nanoseconds since the start of the trace."""
-    return lo.b.alu("sub", boot_time(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
+    """Nanoseconds since everything was attached; runtime/tracing_clock.py has what it is before."""
+    since = lo.b.alu("sub", boot_time(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
+    most = lo.b.load(lo.unit.global_word("most_elapsed"), 0, 8)
+    result = lo.b.function.reg("elapsed")
+    lo.select(result, lambda yes, no: lo.b.branch("jle", since, most, yes, no), lambda: since, lambda: most)
+    return result
 
 
 def tai_time(lo: Lower) -> Operand:
