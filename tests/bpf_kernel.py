@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from errno import EAGAIN
 from typing import Any
 
 from bpf_machine import Machine, MachineError, Memory, Region, to_signed, words
@@ -355,6 +356,14 @@ def _submit(k: Kernel, m: Machine, record: int, flags: int) -> int:
     return 0
 
 
+def _output(k: Kernel, m: Machine, ring: int, data: int, size: int, flags: int) -> int:
+    record = _reserve(k, m, ring, size, flags)
+    if not record:
+        return -EAGAIN
+    m.memory.write(record, m.memory.read(data, size))
+    return _submit(k, m, record, flags)
+
+
 def _query(k: Kernel, m: Machine, ring: int, what: int) -> int:
     return k.by_handle[ring].produced
 
@@ -380,7 +389,7 @@ HELPERS: dict[int, Any] = {
     h.MAP_LOOKUP: _lookup, h.MAP_UPDATE: _update, h.MAP_DELETE: _delete, h.PERCPU_LOOKUP: _percpu_lookup,
     h.FOR_EACH_MAP: _for_each, h.LOOP: _loop, h.READ_KERNEL: _read, h.READ_USER: _read,
     h.READ_KERNEL_STR: _read_str, h.READ_USER_STR: _read_str, h.COMM: _comm, h.NS_PID_TGID: _namespace,
-    h.GET_STACK: _stack, h.RING_RESERVE: _reserve, h.RING_SUBMIT: _submit, h.RING_QUERY: _query,
+    h.GET_STACK: _stack, h.RING_RESERVE: _reserve, h.RING_SUBMIT: _submit, h.RING_OUTPUT: _output, h.RING_QUERY: _query,
     h.BOOT_NS: _tick, h.KTIME_NS: _tick, h.TAI_NS: _tick,
     h.RANDOM: lambda k, m: next(k.randoms), h.CPU_ID: lambda k, m: k.cpu, h.NUMA_NODE: lambda k, m: k.numa,
     h.PID_TGID: lambda k, m: k.pid << 32 | k.tid, h.UID_GID: lambda k, m: k.gid << 32 | k.uid,

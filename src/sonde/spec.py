@@ -91,6 +91,7 @@ if TYPE_CHECKING:
 
 RECORD_HEADER = 16
 CONTROL_HEADER = 24
+MOST_FIXED = 64  # bytes of a text or buffer up to which sending all of it costs less than measuring it
 STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
 FOUND_OUT = "found "
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
@@ -478,7 +479,7 @@ class EventSite(Record):
     kind: str
     span: Span | None
     fields: list[EventField]
-    size: int  # bytes of the whole record
+    size: int  # bytes of the whole record at most: it may end with its last field's NUL, or last byte in use
     parts: list[FormatPart] = []
     data: SiteData = {}
 

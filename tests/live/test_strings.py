@@ -123,6 +123,15 @@ def test_patterns(size: int, pattern: str) -> None:
 LONG = 65536
 
 
+@pytest.mark.exact
+def test_a_burst_of_strings_of_a_wide_type() -> None:
+    """20,000 records that could have 16 KB each: 320 MB, where a ring has 64 at most."""
+    done = run_sonde("-e", """config = { max_strlen = 16384 }
+begin { $p = kptr((int8 *)curtask->comm); for ($i : 0..20000) { printf("%s %d\\n", str($p), $i); } exit(); }""")
+    assert "Lost" not in done.stderr, done.stderr
+    assert done.stdout.split()[1::2] == [str(i) for i in range(20000)]
+
+
 def test_the_longest_strings() -> None:
     """64 KiB: lengths, equality up to the last character, and searches that end in the last bytes."""
     whole = b"a" * (LONG - 40) + b"needle" + b"z" * 33

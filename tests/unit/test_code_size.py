@@ -27,7 +27,7 @@ def instructions(code: bytes) -> int:
     ("tracepoint:syscalls:sys_enter_read { @s[tid] = nsecs; }", 66),
     ("tracepoint:syscalls:sys_exit_read /@s[tid]/ { @ = hist(nsecs - @s[tid]); delete(@s, tid); }", 95),
     ("profile:hz:99 { @[kstack] = count(); }", 107),
-    ('tracepoint:syscalls:sys_enter_openat { printf("%d %s %s\\n", pid, comm, str(args.filename)); }', 58),
+    ('tracepoint:syscalls:sys_enter_openat { printf("%d %s %s\\n", pid, comm, str(args.filename)); }', 63),
 ])
 def test_no_more_instructions(script: str, most: int) -> None:
     (program,) = [program for program in compiled(script).programs if program.attach[0].kind not in ("begin", "end")]

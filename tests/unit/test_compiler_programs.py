@@ -228,6 +228,27 @@ def test_predicates(kernel: str) -> None:
 
 # --- records ----------------------------------------------------------------------------------------------
 
+HEAD = 16
+
+
+@BOTH
+@pytest.mark.parametrize(("statements", "bytes_sent", "args"), [
+    ('printf("%s", str(arg));', HEAD + 7, ("tester",)),
+    ('printf("%d %s %d", 1, str(arg), 2);', HEAD + 2 + 7, (1, "tester", 2)),
+    ('$p = str(arg); printf("%s %s", $p, comm);', HEAD + 16 + 7, ("tester", "tester")),
+    ('$p = str(arg); printf("%s", str_concat($p, "-more"));', HEAD + 12, ("tester-more",)),
+    ('printf("%s", str(arg, 3));', HEAD + 8, ("te",)),  # as laid out: nothing is long
+    ('printf("%s", pid > 1 ? str(arg) : "none");', HEAD + 7, ("tester",)),
+    ('printf("%s", { $n = 1; str(arg) });', HEAD + 7, ("tester",)),
+    ('@m[1] = str(arg); printf("%s", @m[1]); printf("%s", @m[2]);', HEAD + 7, ("tester",)),
+    ('$n = 4; printf("%s", str(arg, $n));', HEAD + 4, ("tes",)),
+    ('$n = 0; printf("%s", str(arg, $n));', HEAD + 1, ("",)),
+    ('$n = 5; printf("%r", buf(arg, $n));', HEAD + 4 + 5, (b"teste",)),
+])
+def test_a_record_takes_what_it_carries(kernel: str, statements: str, bytes_sent: int, args: tuple[Any, ...]) -> None:
+    made = begin(statements.replace("arg", "kptr((int8 *)curtask->comm)"), kernel)
+    assert len(made.records[0]) == bytes_sent and made.events[0].args == args
+
 
 @BOTH
 def test_records(kernel: str) -> None:

@@ -105,7 +105,7 @@ def check_str_concat(context: CheckContext, node: Call, types: Types) -> Type | 
     return Str(min(capacity, MAX_STRING))
 
 
-def write_str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+def write_str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Operand:
     """Each text is copied to where the one before it ended; a string read stops at its NUL."""
     if pad:
         memory.clear_bytes(lo, mem, type.capacity)
@@ -121,8 +121,8 @@ def write_str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> N
             place = plain_memory(lo, lo.place_value(arg), capacity_of(arg))
             _append_text(lo, whole, used, room, place, capacity_of(arg))
             room += capacity_of(arg) - 1
-        lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
-                  "probe_read_kernel_str")
+        return lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
+                         "probe_read_kernel_str")
 
 
 def _append_text(lo: Lower, whole: Mem, used: Reg, room: int, place: Mem, capacity: int) -> None:
@@ -160,7 +160,7 @@ def check_str_join(context: CheckContext, node: Call, types: Types) -> Type | No
 
 JOINED = 20  # strings that str_join() joins
 
-def write_str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+def write_str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Operand:
     """The strings of a char *[] until its NULL, each after the separator; "..." stands for those beyond."""
     if pad:
         memory.clear_bytes(lo, mem, type.capacity)
@@ -197,8 +197,8 @@ def write_str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Non
                     lo.b.set(used, lo.b.alu("add", used, len(before)))
         lo.b.jump(done)
         lo.b.start(done)
-        lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
-                  "probe_read_kernel_str")
+        return lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
+                         "probe_read_kernel_str")
 
 
 

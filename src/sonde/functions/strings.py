@@ -130,7 +130,7 @@ def _fold_parameter_text(context: CheckContext, node: Call, data: Expr) -> bool:
     return True
 
 
-def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Operand | None:
     """str(p[, n]): read into place; n cuts at run time too."""
     source = call.args[0]
     fixed = len(call.args) < 2 or isinstance(call.args[1].const, int)
@@ -138,7 +138,7 @@ def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
         place = lo.place_value(source)
         if fixed and (place.space in ("bpf", "ctx") or place.btf):
             _copy_text(lo, place, source.type.size, mem, type, pad)
-            return
+            return None
         address: Operand = lo.operand_address(place)
         space = place.space
     else:
@@ -151,13 +151,16 @@ def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
         lo.b.store(mem.base, mem.off, 0, 1)  # a length of 0 leaves the memory as it was
     size = type.capacity if fixed else _length_operand(lo, call, type)
     result, name = memory.read_memory(lo, space, mem, size, address, text=True)
-    failed, on = lo.b.block("failed", cold=True), lo.b.block("on")
+    used, failed, on = lo.b.function.reg("used"), lo.b.block("failed", cold=True), lo.b.block("on")
+    lo.b.set(used, result)
     lo.b.branch("jslt", result, 0, failed, on)
     lo.b.start(failed)
     lo.b.store(mem.base, mem.off, 0, 1)
+    lo.b.set(used, 1)
     lo.count_error("read", name)
     lo.b.jump(on)
     lo.b.start(on)
+    return used if fixed else None
 
 
 def _copy_text(lo: Lower, place: Mem, have: int, mem: Mem, type: Str, pad: bool) -> None:

@@ -19,9 +19,15 @@ from itertools import repeat
 from struct import Struct as Layout
 
 from ..basics import TypeVar
-from ..runtime.decoders import INT_CODES, make_buffer_decoder, make_decoder, make_text_cutter
+from ..runtime.decoders import (
+    INT_CODES,
+    make_buffer_decoder,
+    make_decoder,
+    make_long_text_cutter,
+    make_text_cutter,
+)
 from ..runtime.values import Buffer, DecodingContext, ScriptValue, to_text
-from ..spec import EventField, FormatPart
+from ..spec import MOST_FIXED, EventField, FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
 
 TYPE_CHECKING = False
@@ -111,7 +117,7 @@ class _Site:
         variables, self.names["repeat"] = self._unpack_slots(), repeat
         if not variables:
             each = "for o in offsets"
-        elif any("(b, o)" in argument for argument in self.arguments):
+        elif any("(b, o" in argument for argument in self.arguments):
             each = f"for o, ({variables}) in zip(offsets, map(U, repeat(b), offsets))"
         else:
             each = f"for {variables} in map(U, repeat(b), offsets)"
@@ -194,11 +200,18 @@ class _Site:
         self._add_text(part, f"{self._bind_object(characters)}[{self._field_expression(field, 8, False)}]")
 
     def _add_string(self, part: FormatPart, field: EventField, type: Str) -> None:
+        if type.size > MOST_FIXED:
+            return self._add_tail(part, field, type)
         value = self._add_slot(field.offset, type.capacity, f"{type.capacity}s")
         if type.capacity == self.context.text_size:
             self._add_text(part, f"{self._bind_object(make_text_cutter(type.capacity, self.context))}({value})")
         else:
             self._add_text(part, f"{value}.partition(Z)[0]")
+
+    def _add_tail(self, part: FormatPart, field: EventField, type: Str) -> None:
+        """A long text, which a record may have only up to its NUL: nothing is copied of what follows that."""
+        cut = make_long_text_cutter(type.capacity, self.context)
+        self._add_text(part, f"{self._bind_object(cut)}(b, o + {field.offset})")
 
     def _add_named(self, part: FormatPart, field: EventField, type: Enum | Bool) -> None:
         code = "B" if isinstance(type, Bool) else INT_CODES[type.bits, type.signed]

@@ -135,6 +135,11 @@ class Recorder:
             self.flush()
 
 
+def _cut_record(buffer: bytes, offset: int, size: int) -> bytes:
+    """``size`` bytes; a record may be shorter, and then nothing of what follows its end is looked at."""
+    return buffer[offset:offset + size].ljust(size, b"\0")
+
+
 class _NotedBatch(Batch):
     """Records that are noted one by one, each directly before it is handled."""
 
@@ -147,7 +152,7 @@ class _NotedBatch(Batch):
     def __iter__(self) -> Iterator[Raw]:
         note, sizes = self._note
         for site, buffer, offset in super().__iter__():
-            note(site, [buffer[offset:offset + sizes[site]]])
+            note(site, [_cut_record(buffer, offset, sizes[site])])
             yield site, buffer, offset
 
 
@@ -212,7 +217,7 @@ class Notes:
         if not isinstance(site, int) or self._sites[site].alone:
             return _NotedBatch(batch, self._keep_records, self._sizes)
         size, buffer = self._sizes[site], batch.buffer
-        self._keep_records(site, [buffer[offset:offset + size] for offset in batch.offsets])
+        self._keep_records(site, [_cut_record(buffer, offset, size) for offset in batch.offsets])
         return batch
 
     def _keep_records(self, site: int, records: list[bytes]) -> None:

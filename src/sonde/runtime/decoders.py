@@ -10,6 +10,7 @@ from sys import byteorder
 
 from .. import types as t
 from ..library_texts import error_text, signal_text
+from ..spec import MOST_FIXED
 from ..types import Stack, Type
 from .values import (
     ArrayValue,
@@ -123,7 +124,24 @@ def make_text_cutter(capacity: int, context: DecodingContext) -> Callable[[bytes
     return cut
 
 
+def make_long_text_cutter(capacity: int, context: DecodingContext) -> Callable[[bytes, int], bytes]:
+    """A function from (buffer, offset) to the text of a long Str there; what follows its NUL may be another record."""
+    trailer = context.trailer.encode() if capacity == context.text_size else b""
+
+    def cut(buffer: bytes, offset: int) -> bytes:
+        if buffer.__class__ is not bytes:
+            buffer, offset = bytes(buffer[offset:offset + capacity]), 0
+        last = offset + capacity
+        end = buffer.find(b"\0", offset, last)
+        text = buffer[offset:end if end >= 0 else last]
+        return text + trailer if trailer and len(text) >= capacity - 1 else text
+    return cut
+
+
 def _str_decoder(type: t.Str, context: DecodingContext) -> Decode:
+    if type.size > MOST_FIXED:
+        text_at = make_long_text_cutter(type.capacity, context)
+        return lambda buffer, offset: text_at(buffer, offset).decode("utf-8", "surrogateescape")
     size, text = type.capacity, make_text_cutter(type.capacity, context)
     return lambda buffer, offset: text(bytes(buffer[offset:offset + size])).decode("utf-8", "surrogateescape")
 

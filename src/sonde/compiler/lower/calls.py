@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class Function(FunctionRow):
-    """A row with its lowering. ``text`` and ``value`` write to memory, ``text`` with whether to clear what follows."""
+    """A row with its lowering. ``text`` and ``value`` write to memory, ``text`` with whether to clear what follows;
+    its result: the bytes that it wrote with the NUL, if it knows them."""
 
     statement: Callable[[Lower, Call], None] | None = None                  # called for its effect
     scalar: Callable[[Lower, Call], Operand] | None = None                  # a value in a register
     condition: Callable[[Lower, Call, BasicBlock, BasicBlock], None] | None = None    # decided by control flow: yes, no
-    text: Callable[[Lower, Call, Mem, Str, bool], None] | None = None
+    text: Callable[[Lower, Call, Mem, Str, bool], Operand | None] | None = None
     value: Callable[[Lower, Call, Mem, Type], None] | None = None
 
 

@@ -1,4 +1,9 @@
-"""Sending records to user space: reserved in a ring, or in flight memory, filled in place, submitted."""
+"""Sending records to user space.
+
+Most are reserved in a ring, or in flight memory, filled in place and submitted. One that has a long text or buffer,
+its *tail*, is filled in scratch memory, the tail last, and copied into the ring as far as the tail is used: a record
+takes the room of what it carries. In flight memory, whose readers know records by their size, it takes the largest.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,8 @@ from ...record import Record
 from ...semantics.naming import name_parts
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import WholeMap
-from ...spec import CONTROL_HEADER, FLIGHT_GAP, RECORD_HEADER, EventField, EventSite, FormatPart
-from ...types import Int, Scalar, Str, Type, round_up
+from ...spec import CONTROL_HEADER, FLIGHT_GAP, MOST_FIXED, RECORD_HEADER, EventField, EventSite, FormatPart
+from ...types import Buf, Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand, Reg
 from . import memory
@@ -16,6 +21,7 @@ from .clocks import boot_time
 from .core import Lower
 from .ordering import must_run_first
 from .state import Mem
+from .tails import write_tail
 from .texts import number_of_bytes
 
 TYPE_CHECKING = False
@@ -39,22 +45,27 @@ def event_type(type: Type | None) -> Type:
     return type
 
 
+def find_tail(types: list[Type]) -> int | None:
+    """Which field is the tail: the largest text or buffer, if that is long."""
+    longest = max(types, key=lambda type: type.size if isinstance(type, (Str, Buf)) else 0, default=None)
+    return types.index(longest) if isinstance(longest, (Str, Buf)) and longest.size > MOST_FIXED else None
+
+
 def lay_out_fields(types: list[Type], control: bool = False) -> tuple[list[EventField], int]:
-    """Fields at their natural alignment after the header; the record's size."""
+    """Fields at their natural alignment after the header, the tail behind the others; the record's largest size."""
     at = CONTROL_HEADER if control else RECORD_HEADER
-    fields = []
-    for type in types:
-        at = round_up(at, min(type.align, 8))
-        fields.append(EventField(type, at))
-        at += type.size
+    tail = find_tail(types)
+    fields = [EventField(type, 0) for type in types]
+    for field in sorted(fields, key=lambda field: tail is not None and field is fields[tail]):
+        field.offset = round_up(at, min(field.type.align, 8))
+        at = field.offset + field.type.size
     return fields, round_up(at, 8)
 
 
 def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     """Reserve the site's record and write its header; a failure is counted and skips to ``done``."""
-    number = lo.unit.site(site)
     done, lost, have = lo.b.block("sent"), lo.b.block("lost", cold=True), lo.b.block("have")
-    index: Operand = lo.probe_index() if len(lo.attach) > 1 else lo.first_probe
+    index = _attach_index(lo)
     own = None
     if lo.unit.options.flight and not site.control:
         from . import flight
@@ -66,13 +77,23 @@ def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     count_lost(lo, index)
     lo.b.jump(done)
     lo.b.start(have)
+    mem = Mem(record)
+    _write_head(lo, mem, lo.unit.site(site), index)
+    return Reserved(record, mem, done, site.size, own)
+
+
+def _attach_index(lo: Lower) -> Operand:
+    return lo.probe_index() if len(lo.attach) > 1 else lo.first_probe
+
+
+def _write_head(lo: Lower, record: Mem, site: int, index: Operand) -> None:
+    """The site, and which attach point fired."""
     if isinstance(index, int):
-        halves = [half.to_bytes(4, lo.byte_order) for half in (number, index)]
-        lo.b.store(record, 0, number_of_bytes(lo, b"".join(halves)))
+        halves = [half.to_bytes(4, lo.byte_order) for half in (site, index)]
+        lo.b.store(record.base, record.off, number_of_bytes(lo, b"".join(halves)))
     else:
-        lo.b.store(record, 0, number, 4)
-        lo.b.store(record, 4, index, 4)
-    return Reserved(record, Mem(record), done, site.size, own)
+        lo.b.store(record.base, record.off, site, 4)
+        lo.b.store(record.base, record.off + 4, index, 4)
 
 
 def count_lost(lo: Lower, index: Operand) -> None:
@@ -122,25 +143,64 @@ def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart
         for i, value in enumerate(values[:last + 1]):
             early[i] = lo.b.mov(lo.kept_value(value)) if isinstance(types[i], Scalar) \
                 else _evaluate_early(lo, value, types[i])
-        keys = [n for v in values for n in walk_nodes(v) if isinstance(n, MapRef)]
         before = lo.state.last_time
-        reserved = reserve_record(lo, site)
-        with lo.region():
-            for i, (value, field) in enumerate(zip(values, fields)):
-                target = reserved.mem.at(field.offset)
-                done = early.get(i)
-                if isinstance(done, Mem):
-                    memory.copy_bytes(lo, done, target, field.type.size)
-                elif done is not None:
-                    lo.store_value(target, field.type, done)
-                else:
-                    lo.write_value(value, target, field.type, pad=bool(keys) and not isinstance(field.type, Str))
-            # Not a time that a value has just read: the next record has the one from before, and comes after this.
-            time = before if before is not None else lo.state.last_time
-            if time is None and (stamp or lo.unit.options.timed):
-                time = boot_time(lo)
-            submit_record(lo, reserved, time if time is not None else 0)
+        tail = None if lo.unit.options.flight else find_tail(types)
+        if tail is None:
+            reserved = reserve_record(lo, site)
+            with lo.region():
+                for i, value in enumerate(values):
+                    _write_field(lo, reserved.mem, fields[i], value, early.get(i), values)
+                submit_record(lo, reserved, _record_time(lo, before, stamp))
+        else:
+            _send_with_tail(lo, site, values, early, tail, stamp)
         lo.state.last_time = before
+
+
+def _write_field(lo: Lower, record: Mem, field: EventField, value: Expr, early: Operand | Mem | None,
+                 values: list[Expr]) -> None:
+    target = record.at(field.offset)
+    if isinstance(early, Mem):
+        memory.copy_bytes(lo, early, target, field.type.size)
+    elif early is not None:
+        lo.store_value(target, field.type, early)
+    else:
+        keys = any(isinstance(n, MapRef) for v in values for n in walk_nodes(v))
+        lo.write_value(value, target, field.type, pad=keys and not isinstance(field.type, Str))
+
+
+def _record_time(lo: Lower, before: Operand | None, stamp: bool) -> Operand:
+    """The time ``before`` this record's values were read, not one that they have just read: the next record has the
+    one from before, and comes after this. 0 if nobody asks for it."""
+    time = before if before is not None else lo.state.last_time
+    if time is None and (stamp or lo.unit.options.timed):
+        time = boot_time(lo)
+    return time if time is not None else 0
+
+
+def _send_with_tail(lo: Lower, site: EventSite, values: list[Expr], early: dict[int, Operand | Mem], tail: int,
+                    stamp: bool) -> None:
+    """Fill a temporary, and copy into the ring as much of it as is used."""
+    before, field = lo.state.last_time, site.fields[tail]
+    done, lost, index = lo.b.block("sent"), lo.b.block("lost", cold=True), _attach_index(lo)
+    slot = lo.b.slot(site.size, "record")
+    slot.scratch = True  # of the frame the verifier may ask that all be written
+    record = Mem(slot)
+    with lo.region():
+        for i, value in enumerate(values):
+            if i != tail:
+                _write_field(lo, record, site.fields[i], value, early.get(i), values)
+        text = early.get(tail, values[tail])
+        assert isinstance(text, Expr | Mem)
+        used = write_tail(lo, text, record.at(field.offset), field.type)
+        _write_head(lo, record, lo.unit.site(site), index)
+        lo.b.store(record.base, record.off + 8, _record_time(lo, before, stamp))
+        sent = lo.b.call(h.RING_OUTPUT, [MapFd(lo.unit.ring(False)), lo.operand_address(record),
+                                         lo.b.alu("add", used, field.offset), 0], "ringbuf_output")
+    lo.b.branch("jeq", sent, 0, done, lost)
+    lo.b.start(lost)
+    count_lost(lo, index)
+    lo.b.jump(done)
+    lo.b.start(done)
 
 
 def _evaluate_early(lo: Lower, value: Expr, type: Type) -> Mem:
