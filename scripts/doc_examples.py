@@ -144,8 +144,11 @@ STATEMENTS: list[tuple[str, str, str]] = [
      "begin { let $n: uint8 = 3; $m = $n * 2; $m += 1; print($m); }"),
     ("Maps", "`@x` is shared by all probes; with keys it is a table.",
      "tracepoint:syscalls:sys_enter_read { @[pid, comm] = count(); @last = nsecs; }"),
-    ("Map declarations", "the kind and the size of a map: hash, lruhash, percpuhash, percpulruhash.",
-     "let @seen = lruhash(1000);\nbegin { @seen[1] = 2; }"),
+    ("Map declarations", "the kind and the size of a map: hash, lruhash, percpuhash, percpulruhash. `max_threads`, "
+     "`max_sockets`, `max_files` and `max_packets` are what a large machine has of these at once; such a hash takes memory as "
+     "keys come, and `SONDE_MAX_MAP_KEYS` in the environment holds for it, as for `max_keys`, the size without a "
+     "declaration.",
+     "let @seen = lruhash(1000);\nlet @since = hash(max_sockets);\nbegin { @seen[1] = 2; @since[1] = nsecs; }"),
     ("Conditions", "`if`, `else if`, `else`; also as a value.",
      "begin { if (pid == 0) { print(1); } else { print(2); } $x = if pid > 1 { 1 } else { 0 }; print($x); }"),
     ("Ternary and elvis", "`a ? b : c`, and `a ?: c` for `a` unless it is 0.", "begin { print(pid > 1 ? 1 : 2); $d = pid ?: 5; }"),

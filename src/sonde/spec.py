@@ -506,6 +506,7 @@ class Config(Record):
 
     max_strlen: int = 1024
     max_map_keys: int = 4096
+    map_keys_asked: int = 0  # what the environment says of max_map_keys, which holds for sizes of kinds of objects, too
     max_probes: int = 1024
     max_bpf_progs: int = 1024
     max_cat_bytes: int = 10240

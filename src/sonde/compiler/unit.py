@@ -148,7 +148,7 @@ class Unit:
         spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
                        read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end,
                        adds=isinstance(value, Int) and info.name not in self.assigned)
-        self.make_room(spec)
+        self.make_room(spec, info.on_demand)
         if info.name in self.of_threads:
             table = slot_table(spec, self.world.cpus)
             spec.slots, self.maps[table.name] = table.name, table
@@ -165,7 +165,16 @@ class Unit:
     def element_bytes(self, spec: MapSpec) -> int:
         return spec.key_size + spec.value_size * (self.world.cpus if "percpu" in spec.type else 1)
 
-    def make_room(self, spec: MapSpec) -> None:
+    def make_room_on_demand(self, spec: MapSpec) -> None:
+        """Have a map with room for many more objects than there mostly are take memory as they come; where the kernel
+        cannot do that, limit it to what may be taken at once (an element's head has 48 bytes: kernel/bpf/hashtab.c)."""
+        if self.allocates:
+            spec.flags = BPF_F_NO_PREALLOC
+        else:
+            most = PREALLOCATED_BYTES // (48 + round_up(spec.key_size, 8) + spec.value_size)
+            spec.max_entries = min(spec.max_entries, most)
+
+    def make_room(self, spec: MapSpec, on_demand: bool = False) -> None:
         """Choose where the elements of a map with keys come from, by how large all of them would be.
 
         A program cannot wait for memory. The kernel hands out plain elements from a cache that it refills soon; for
@@ -175,7 +184,9 @@ class Unit:
         """
         total = self.element_bytes(spec) * spec.max_entries
         large = not spec.type.startswith("lru") and total > PREALLOCATED_BYTES
-        if large:
+        if on_demand and spec.type == "hash":
+            self.make_room_on_demand(spec)
+        elif large:
             spec.flags = self.flags_for(total)
         if not isinstance(spec.value, Aggregate) or \
                 not large and not (spec.read_in_kernel and not self.feature("map_lookup_percpu_elem")):

@@ -20,6 +20,7 @@ FAMILIES = {
     "network": "ntop ntop_by pton macaddr bswap sock_laddr sock_raddr sock_spliced recv_takes tcp_state socket_cookie "
                "skboutput",
     "block": "request_disk bio_disk",
+    "tasks": "is_dead",
     "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",
     "actions": "exit dump signal signal_thread override write_user unwatch",
     "checks": "assert static_assert fail comptime getopt exists one_of assert_str is_array is_integer is_literal "

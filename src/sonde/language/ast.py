@@ -342,11 +342,13 @@ class ConfigEntry(Node):
 
 
 class MapDecl(Node):
-    """``let @m = hash(5000)``; also bare ``let @m``, with an empty ``kind``."""
+    """``let @m = hash(5000)``; also bare ``let @m``, with an empty ``kind``. ``unit`` is the size of the kind of
+    objects that ``entries`` is given in (``2 * max_keys``), 0 for a plain number."""
 
     name: str
     kind: str = ""
     entries: int = 0
+    unit: int = 0
 
 
 class Macro(Node):

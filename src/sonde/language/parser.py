@@ -17,6 +17,7 @@ from .diagnostics import Diagnostics
 from .file_parser import FileParser
 from .files import NO_FILES, Files
 from .lexer import Token, parse_integer
+from .map_sizes import MAP_SIZES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -242,38 +243,44 @@ class Parser(FileParser):
             self.fail(SYNTAX, "syntax: root-level let statements need to be map declarations, e.g. let @a = hash(2);",
                       Span(self.source, start, start + 3), ["variables are declared within probes"])
         name = self.advance()[1]
-        kind, entries = "", 0
+        kind, entries, unit = "", 0, 0
         if self.kind != ";":
             self.expect("=", "'='")
             kind = self.expect("word", "map type name", ["for example: let @m = hash(100);"])[1]
             self.expect("(", "'('")
             if self.kind == ")":
                 self.fail_unexpected("positive integer for map declaration max entries")
-            entries = self._parse_entries()
+            entries, unit = self._parse_entries()
             self.expect(")", "')'")
         self.accept(";")
         span = self.span_since(start)
-        self._script.map_decls.append(ast.MapDecl(span, name, kind, entries))
+        self._script.map_decls.append(ast.MapDecl(span, name, kind, entries, unit))
 
-    def _parse_entries(self) -> int:
-        """A number, a ``#define`` of one, or a positional parameter."""
+    def _parse_entries(self) -> tuple[int, int]:
+        """A number, a ``#define`` of one, a positional parameter, or so many times the size of a kind of objects, which
+        is the second of the result."""
         head = self.first_word()
         node = self.parse_expression()
+        units: list[int] = []
         try:
-            entries = evaluate_constant(node, self._lookup_entries)
+            entries = evaluate_constant(node, lambda part: self._lookup_entries(part, units))
         except NotConstant:
             self.fail("not-constant", "syntax: expected positive integer for map declaration max entries", head,
                       ["it must be known when compiling"])
         if not 0 < entries < 1 << 32:
             self.error("bad-size", "syntax: expected positive integer for map declaration max entries" if entries < 0
                        else f"a map cannot have {entries} entries", head)
-            return 1
-        return entries
+            return 1, 0
+        return entries, max(units, default=0)
 
-    def _lookup_entries(self, node: Expr) -> int | None:
+    def _lookup_entries(self, node: Expr, units: list[int]) -> int | None:
         if isinstance(node, ast.Positional) and 0 < node.number <= len(self.params):
             return parse_integer(self.params[node.number - 1])
-        return self.lookup_constant(node)
+        known = self.lookup_constant(node)
+        if known is not None or not isinstance(node, ast.Name) or node.name not in MAP_SIZES:
+            return known
+        units.append(MAP_SIZES[node.name])
+        return MAP_SIZES[node.name]
 
     def _parse_import(self) -> None:
         start = self.advance()[2]

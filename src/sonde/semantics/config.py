@@ -88,7 +88,7 @@ VARIABLES = {row.name: row for row in (
     ConfigVariable("log_size", _number_reader(), "Bytes of verifier log."),
     ConfigVariable("max_bpf_progs", _number_reader(1), "Most programs that a script may need."),
     ConfigVariable("max_cat_bytes", _number_reader(), "Most bytes that cat() prints."),
-    ConfigVariable("max_map_keys", _number_reader(1), "Keys in a map without a declared size."),
+    ConfigVariable("max_map_keys", _number_reader(1), "Keys in a map without a declared size; from the environment, also in those declared by kind of object."),
     ConfigVariable("max_probes", _number_reader(), "Most probes of a script; a pattern that one link serves is one."),
     ConfigVariable("max_strlen", _number_reader(0, 65536), "Bytes of str(), buf() and path() values."),
     ConfigVariable("missing_probes", _choice_reader("missing_probes", "ignore", "warn", "error"),
@@ -131,6 +131,8 @@ def read_config(entries: list[ConfigEntry], env: dict[str, str], world: World, d
                 name = key[len(prefix):].lower()
                 if name in VARIABLES or name in _RENAMED:
                     _set_variable(config, name, value, None, diagnostics, key)
+                if _RENAMED.get(name, name) == "max_map_keys":
+                    config.map_keys_asked = config.max_map_keys
     return config
 
 
