@@ -166,6 +166,8 @@ def _announce_run(trace: TracedRun, parsed: Parsed, out: Output) -> None:
     """Say what was found out and what is attached, and have the session say the rest."""
     _say_warnings(trace, parsed, out)
     trace.session.tell = out.write_note
+    if trace.options.warnings:
+        trace.session.tell_full = out.report_full_map
     if not parsed.has("dry-run"):
         _say_attached(trace, parsed, out)
 

@@ -383,6 +383,7 @@ class MapSpec(Record):
     span: Span | None = None
     labels: tuple[str, ...] = ()  # what the script calls the keys, "" for one without a name of its own
     at_end: str = ""  # where nothing print()s it, and ``end`` "clears" it, or "shows" it itself before it does
+    fixed: bool = False  # the script declares its size as a plain number
 
 
 class Relocation(Value):

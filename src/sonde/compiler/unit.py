@@ -147,6 +147,7 @@ class Unit:
         entries = info.entries or self.config.max_map_keys * (2 if aggregate and info.name in self.cleared else 1)
         spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
                        read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end,
+                       fixed=bool(info.entries and not info.unit),
                        adds=isinstance(value, Int) and info.name not in self.assigned)
         self.make_room(spec, info.on_demand)
         if info.name in self.of_threads:

@@ -27,6 +27,7 @@ from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.dumps import Dump
+    from ..runtime.full_maps import FullMap
     from ..runtime.losses import Withheld
     from ..source import Span
 
@@ -145,6 +146,12 @@ class JsonOutput(Streams):
                                   f'"seconds": {kept.traced_ns / 1e9:.6f}, '
                                   f'"detached_seconds": {kept.detached_ns / 1e9:.6f}, '
                                   f'"skipped": {{{events}}}, "dropped": {{{dropped}}}}}')
+
+    def report_full_map(self, full: FullMap) -> None:
+        """A map has no room for more keys."""
+        self._write_message("map_full", f'{{"map": {quote_json(full.map)}, "keys": {full.keys}, "count": {full.count}, '
+                                        f'"remedy": {quote_json(full.remedy)}}}')
+        self.out.flush(True)
 
     def write_note(self, message: str) -> None:
         """A line for people: on stderr."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..runtime.dumps import Dump
+    from ..runtime.full_maps import FullMap
     from ..runtime.losses import Withheld
     from ..runtime.number_rows import NumberRows
     from ..runtime.statistics import ProbeCost
@@ -153,6 +154,10 @@ class TextOutput(Streams):
         """What a budget kept back."""
         first, *others = kept.sentences
         self.write_note("\n".join([f"WARNING: {first}", *[f"  {line}" for line in others]]))
+
+    def report_full_map(self, full: FullMap) -> None:
+        """A map has no room for more keys."""
+        self.write_note(f"WARNING: {full}")
 
     def write_note(self, message: str) -> None:
         """A line for people: on stderr, after what has been printed so far."""

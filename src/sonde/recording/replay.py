@@ -20,6 +20,7 @@ from ..plain import Json, JsonObject, as_integer, as_integers, as_list, as_objec
 from ..record import Record
 from ..runtime.batch import Raw, Records
 from ..runtime.events import Event, EventDecoder
+from ..runtime.full_maps import FullMap
 from ..runtime.losses import Losses, Withheld
 from ..runtime.maps import RawItem
 from ..runtime.provenance import Provenance
@@ -264,6 +265,7 @@ class ReplaySession:
         self.is_holding = False
         self.sampled = False  # maps were looked at, which a view may want to see
         self.tell: Callable[[str], object] = str
+        self.tell_full: Callable[[FullMap], object] = str
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records; none where something else happened, or at the end."""

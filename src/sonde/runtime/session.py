@@ -38,6 +38,7 @@ from .attachments import Attachments
 from .batch import Raw, Records
 from .child import Child, Process
 from .delivery import Delivery
+from .full_maps import LOOK, FullMap, FullMaps
 from .loading import Loader
 from .losses import Losses
 from .maps import Map
@@ -99,6 +100,8 @@ class Session:
         self._budget: Budget | None = None
         self._share = budget if spec.gate is not None else 0.0
         self.tell: Callable[[str], object] = str  # is told, while the session waits, what cannot wait for its end
+        self.tell_full: Callable[[FullMap], object] = lambda full: self.tell(f"WARNING: {full}")
+        self._full_maps = FullMaps(spec)
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
         self._statistics: Fd | None = None
@@ -268,6 +271,8 @@ class Session:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return Records()
+            if self._full_maps:
+                left = LOOK if left is None else min(left, LOOK)
             self.waiting.sleep_until_work(self._delivery, left, busy)
 
     @property
@@ -279,6 +284,9 @@ class Session:
         """Signals, logs that are followed, and the end of the process that is waited for."""
         for log in self.waiting.logs:
             log.drain_rings()
+        if self._full_maps.is_due and self._state is not None:
+            for full in self._full_maps.find_full(self._state.read_counts()[1]):
+                self.tell_full(full)
         if self._budget is not None:
             self._budget.give_notices(self.waiting.woken, self.tell)
         if self._signals is not None:

@@ -124,7 +124,8 @@ def _known_parameters(script: Script, options: Options, functions: Functions, di
 def _declare_maps(context: CheckContext, declarations: list[MapDecl], diagnostics: Diagnostics) -> None:
     for item in declarations:
         state = context.map_state(item)
-        state.kind, state.entries, state.on_demand = item.kind, item.entries, item.unit > MAP_SIZES["max_keys"]
+        state.kind, state.entries, state.unit = item.kind, item.entries, item.unit
+        state.on_demand = item.unit > MAP_SIZES["max_keys"]
         if item.unit and context.config.map_keys_asked:
             state.entries = item.entries * context.config.map_keys_asked // item.unit
         if item.kind and item.kind not in MAP_KINDS:
@@ -269,4 +270,4 @@ def _finish_map(state: MapState, labels: tuple[str, ...], at_end: str) -> Script
     assert state.inferred_value is not None
     key = plain_type(state.inferred_key) if state.inferred_key is not None else None
     return ScriptMap(state.name, key, plain_type(state.inferred_value), state.span, state.kind, state.entries,
-                     len(state.programs), state.read, labels, at_end, state.on_demand)
+                     len(state.programs), state.read, labels, at_end, state.unit, state.on_demand)

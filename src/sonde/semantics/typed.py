@@ -32,6 +32,7 @@ class ScriptMap(Record):
     read: bool = False
     labels: tuple[str, ...] = ()  # see MapSpec
     at_end: str = ""
+    unit: int = 0  # see MapDecl
     on_demand: bool = False  # its size is that of a kind of objects, far more than there mostly are
 
 
