@@ -169,6 +169,17 @@ STATEMENTS: list[tuple[str, str, str]] = [
      "macro add(a, $b, @c) { $b += a; @c = $b; }\nbegin { $x = 1; add(2, $x, @sum); }"),
     ("Functions", "`fn` becomes a function of the program: parameters and result have types.",
      "fn clamp($x: int64): int64 { if ($x > 10) { return 10; } return $x; }\nbegin { print(clamp(pid)); }"),
+    ("Tables", "what a script prints as rows: each column has a name and a format of `printf`, and `if` says when there is "
+     "such a column; its condition has to be known when compiling. `name(values)` prints a row, one value for each "
+     "conversion, `heading(name)` the names, as wide as their columns. Between two columns stands a blank, but none after "
+     "a format that ends with `:` `,` `;` or a blank. A column with two numbers and a point, `%d.%03d`, is one number; "
+     "`%.0s` is not printed, and is in the data. A table can begin with the columns of another: `other;`. In `-f json`, "
+     "`-f csv`, data frames and `sonde top` a cell has its value without what is printed around it, and what else such a "
+     "script prints is no row. `table` and `heading` are no reserved words.",
+     'table reads { TIME: "%-8s" if getopt("timestamp", false); PID: "%-7d"; COMM: "%-16s"; "SIZE(kB)": "%5d.%03d"; }\n'
+     "begin { heading(reads); }\n"
+     "tracepoint:syscalls:sys_exit_read /args.ret > 0/\n"
+     '{ reads(strftime("%H:%M:%S", nsecs), pid, comm, args.ret / 1000, args.ret % 1000); }'),
     ("C definitions", "struct, union, enum and typedef, with bit-fields (read without a sign, as in bpftrace), the attributes "
      "packed and aligned, and `#pragma pack`. Floating-point members and those of 128 bits have their place and no value.",
      "struct pair { int a : 4; union { int b; char c[4]; }; } __attribute__((packed));\nenum colour { RED, GREEN = 5 };\n"
@@ -346,6 +357,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unknown-probe": ("There is no such kind of probe.", "tracepiont:a:b { }"),
     "unknown-register": ("The CPU has no such register.", 'profile:hz:9 { print(reg("none")); }'),
     "unknown-symbol": ("There is no such symbol.", 'begin { print(kaddr("none")); }'),
+    "unknown-table": ("A table takes over the columns of another one, which has to stand before it.",
+                      'table b { a; } begin { b(1); }'),
     "unknown-type": ("There is no such type.", "begin { let $x: nothing; }"),
     "unsafe": ("The function acts on the system: it needs --unsafe.", 'begin { system("ls"); }'),
     "unstable": ("The feature may still change; the configuration variable unstable_... allows it.",

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from . import types as t
 from .errors import UsageError
+from .output.rows import table_cells
 from .output.views.csv import event_columns
 from .runtime.aggregates import Histogram, Stats
 from .runtime.series import Series
@@ -25,7 +26,7 @@ from .runtime.values import (
     UserAddress,
 )
 from .spec import EventSite, MapSpec, ScriptSpec
-from .tables import is_row, member_types
+from .tables import member_types, row_sites
 
 _VALUES: list[tuple[type, type]] = [
     (t.Bool, bool), (t.Enum, EnumValue), (t.Pointer, PointerValue), (t.Timestamp, Moment), (t.Int, int), (t.Str, str),
@@ -73,7 +74,8 @@ def sites_for(spec: ScriptSpec, row: type) -> list[int]:
     """The sites whose values are called as the fields of ``row`` are; UsageError if there is none, or if their types
     are others."""
     fields = get_type_hints(row)
-    shapes = {index: event_columns(site) for index, site in enumerate(spec.sites) if is_row(site)}
+    shapes = {index: event_columns(site) for index, site in enumerate(spec.sites)
+              if index in row_sites(spec)}
     found = [index for index, columns in shapes.items() if columns == tuple(fields)]
     if not found:
         have = ", ".join([f"({', '.join(columns)})" for columns in dict.fromkeys(shapes.values())])
@@ -90,6 +92,8 @@ def sites_for(spec: ScriptSpec, row: type) -> list[int]:
 def _types(site: EventSite) -> Sequence[t.Type]:
     if site.kind == "print":
         return member_types(site.fields[0].type)
+    if site.table:
+        return [cell.fields[0].type if len(cell.fields) == 1 else t.Str(0) for cell in table_cells(site)]
     return [field.type for field in site.fields]
 
 

@@ -21,7 +21,7 @@ class NamedParameter(Record):
 def named_parameters(script: Script) -> list[NamedParameter]:
     """Every named parameter that a script asks for, by name; the first call that describes it counts."""
     found: dict[str, NamedParameter] = {}
-    for node in walk_nodes([script.clauses, script.macros, script.functions]):
+    for node in walk_nodes([script.clauses, script.macros, script.tables, script.functions]):
         if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral):
             name = node.args[0].value
             text = node.args[2].value if len(node.args) > 2 and isinstance(node.args[2], StrLiteral) else ""

@@ -33,9 +33,10 @@ class EventTable(Tabular):
         """What printf() and print() send as ``row``, a NamedTuple or data class: one for each event whose values are
         called as its fields are. UsageError if the script sends none so called, or values of other types."""
         from .expected import sites_for
-        from .tables import event_values
-        sites = sites_for(self._trace.spec, row)
-        return (row(*event_values(event)) for event in self if event.site in sites)
+        from .output.views.csv import event_values
+        spec = self._trace.spec
+        sites = sites_for(spec, row)
+        return (row(*event_values(event, spec.sites[event.site])) for event in self if event.site in sites)
 
     def _columns(self) -> list[TableColumn]:
         from .tables import event_table, import_extra

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         div: int
         then: str
         why: str
+        table: str
 
 RECORD_HEADER = 16
 CONTROL_HEADER = 24
@@ -460,11 +461,18 @@ class EventField(Record):
     name: str = ""
 
 
+class Column(Record):
+    """A column of a table's rows: the ``parts`` of the row's format from ``first`` to before ``end`` are its text."""
+    name: str
+    first: int = 0
+    end: int = 0
+
+
 class EventSite(Record):
     """A place in the script that sends something to user space.
 
     kind       ring     data
-    printf     data     parts (errorf, warnf: severity in ``data``)
+    printf     data     parts (errorf, warnf: data["severity"]); of a data["table"] a row, or without fields its heading
     print      data     one field: the value; or, with data["map"], the key of the element to print
     time       data     data["format"]; uses the record's time
     join       data     data["separator"], field 0: Buf of NUL-separated strings
@@ -483,6 +491,12 @@ class EventSite(Record):
     size: int  # bytes of the whole record at most: it may end with its last field's NUL, or last byte in use
     parts: list[FormatPart] = []
     data: SiteData = {}
+    columns: list[Column] = []
+
+    @property
+    def table(self) -> str:
+        """The name of the table that this is a row or the heading of; "" of none."""
+        return self.data.get("table", "")
 
     @property
     def control(self) -> bool:

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from . import types as t
 from .errors import SondeError
-from .output.views.csv import key_columns, own_columns, value_columns
+from .output.rows import TableCell, has_tables, table_cells
+from .output.views.csv import event_values, key_columns, own_columns, value_columns
 from .output.views.stacks import frame_names
 from .output.views.view import key_parts, key_types
 from .record import Record
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from .spec import EventSite, MapSpec, ScriptSpec
 
 ColumnType: TypeAlias = "t.Type | str"
-ArrowValue: TypeAlias = "int | str | bytes | list[ArrowValue] | dict[str, ArrowValue] | None"
+ArrowValue: TypeAlias = "float | int | str | bytes | list[ArrowValue] | dict[str, ArrowValue] | None"
 
-TIME, DURATION, CATEGORY = "time", "duration", "category"  # what a column may be besides a Type
+TIME, DURATION, CATEGORY, REAL = "time", "duration", "category", "real"  # what a column may be besides a Type
 _SHOWN = ("printf", "print")  # kinds of events that are rows
 
 
@@ -114,11 +115,6 @@ def _value_rows(value: ScriptValue, width: int) -> Iterable[Sequence[ScriptValue
     return [value_members(value) if width > 1 else [value]]
 
 
-def event_values(event: Event) -> Sequence[ScriptValue]:
-    """What printf() or print() sent: the arguments, the members of a struct, record or tuple, or the value."""
-    return value_members(event.args[0]) if event.kind == "print" else event.args
-
-
 def member_types(type: t.Type) -> Sequence[t.Type]:
     """Types of the members that csv.value_columns and event_columns name."""
     if isinstance(type, t.Struct):
@@ -148,7 +144,7 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
     Sites with columns of the same name share them; where their types differ the column is text. ``wall`` gives
     nanoseconds since 1970 of a record's time.
     """
-    shapes = {index: _site_columns(site, about) for index, site in enumerate(spec.sites) if is_row(site)}
+    shapes = {index: _site_columns(spec.sites[index], about) for index in row_sites(spec)}
     types: dict[str, ColumnType] = {}
     for shape in shapes.values():
         for name, type in shape:
@@ -163,22 +159,37 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
         lead[0].cells.append(wall(last) if last else None)  # without Options.timed nobody knows
         for name, column in zip(about, lead[1:]):
             column.cells.append(getattr(event, name))
-        found = dict(zip([name for name, _ in shapes[event.site]], event_values(event)))
+        found = dict(zip([name for name, _ in shapes[event.site]], event_values(event, spec.sites[event.site])))
         for name, column in columns.items():
             column.cells.append(found.get(name))
     return lead + list(columns.values())
 
 
 def is_row(site: EventSite) -> bool:
-    """Whether the events of a site are rows of the table: what is printed, but no messages and no map elements."""
-    return site.kind in _SHOWN and "severity" not in site.data and "map" not in site.data
+    """Whether the events of a site are rows of the table: what is printed, but no messages, no map elements and no
+    headings."""
+    return site.kind in _SHOWN and "severity" not in site.data and "map" not in site.data \
+        and (not site.table or bool(site.fields))
+
+
+def row_sites(spec: ScriptSpec) -> list[int]:
+    """The sites of which that is so, by their numbers: of a script with tables, of its printf() those alone that print
+    their rows."""
+    return [index for index, site in enumerate(spec.sites)
+            if is_row(site) and (site.table or site.kind != "printf" or not has_tables(spec))]
 
 
 def _site_columns(site: EventSite, about: Sequence[str]) -> list[tuple[str, ColumnType]]:
     names = own_columns(site, ("time", *about))
     if site.kind == "print":
         return list(zip(names, _column_types(site.fields[0].type)))
+    if site.table:
+        return list(zip(names, [_cell_type(cell) for cell in table_cells(site)]))
     return list(zip(names, [_key_type(name, field.type) for name, field in zip(names, site.fields)]))
+
+
+def _cell_type(cell: TableCell) -> ColumnType:
+    return cell.fields[0].type if len(cell.fields) == 1 else REAL if cell.number else t.Str(0)
 
 
 def _common_type(one: ColumnType, other: ColumnType) -> ColumnType:
@@ -240,6 +251,8 @@ def arrow_type(pa: ModuleType, type: ColumnType) -> pyarrow.DataType:
         return pa.timestamp("ns", "UTC")
     if type == DURATION:
         return pa.duration("ns")
+    if type == REAL:
+        return pa.float64()
     if isinstance(type, t.Int):
         return getattr(pa, f"{'' if type.signed else 'u'}int{type.bits}")()
     if isinstance(type, t.Bool | t.Pointer):
@@ -267,6 +280,8 @@ def arrow_value(value: ScriptValue, type: ColumnType) -> ArrowValue:
         return value.wall if isinstance(value, Moment) else None
     if type in (TIME, DURATION) or isinstance(type, t.Int | t.Pointer):
         return int(value) if isinstance(value, int) else None
+    if type == REAL:
+        return float(value) if isinstance(value, str) else None
     if isinstance(type, t.Stack):
         return [*reversed(frame_names(value))] if isinstance(value, StackTrace) else []
     if isinstance(type, t.Enum):

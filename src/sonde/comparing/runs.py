@@ -15,7 +15,7 @@ from ..recording.replay import ReplayTrace, Sound, open_replay
 from ..runtime.aggregates import Bucket, Histogram, Stats
 from ..runtime.values import EnumValue, Item, key_text
 from ..spec import EventSite, MapSpec
-from ..tables import event_values, is_row
+from ..tables import row_sites
 from ..types import Aggregate
 
 COUNT, VALUE, DISTRIBUTION = "count", "value", "distribution"
@@ -85,9 +85,9 @@ def _read_recording(path: str, fields: Sequence[str], memory: Memory | None) -> 
 
 
 def _add_events(run: Run, trace: ReplayTrace, fields: Sequence[str]) -> None:
-    from ..output.views.csv import event_columns
+    from ..output.views.csv import event_columns, event_values
     sites = trace.spec.sites
-    names = {i: event_columns(site) for i, site in enumerate(sites) if is_row(site)}
+    names = {i: event_columns(sites[i]) for i in row_sites(trace.spec)}
     counted: Counter[int] = Counter()
     for event in trace.events():
         site = sites[event.site]
@@ -96,7 +96,7 @@ def _add_events(run: Run, trace: ReplayTrace, fields: Sequence[str]) -> None:
                 _add_items(run, trace.spec.find_map(event.args[0]), event.args[1])
         elif event.site in names:
             counted[event.site] += 1
-            for name, value in zip(names[event.site], event_values(event)) if fields else ():
+            for name, value in zip(names[event.site], event_values(event, site)) if fields else ():
                 if name in fields and isinstance(value, int):
                     run.add_buckets(Label(name, "", DISTRIBUTION), [((int(value), int(value) + 1), 1)])
     for index, count in counted.items():

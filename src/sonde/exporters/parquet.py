@@ -12,7 +12,7 @@ from ..ownership import open_guarded
 from ..runtime.events import Event
 from ..runtime.provenance import Provenance
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..tables import TIME, TableColumn, arrow_table, event_table, import_extra, is_row, map_columns, metadata
+from ..tables import TIME, TableColumn, arrow_table, event_table, import_extra, map_columns, metadata, row_sites
 from . import Exporter as Base
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ class ParquetExporter(Base):
         self._writers: dict[str, Any] = {}
         self._spec, self._wall, self._run, self._about = spec, wall, run, about
         self._maps = [m.name for m in spec.shown_maps]
-        names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
+        names = (["events"] if row_sites(spec) else []) + self._maps
         if not names:
             raise UsageError("--parquet: the script has neither maps nor printf() or print()")
         self.paths = {name: path if len(names) == 1 else table_path(path, name) for name in names}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..merge.portable import LONGEST, PortableError, encode_value
 from ..output import Handler, Printer, Take
-from ..output.rows import RowCell, Rows
+from ..output.rows import RowCell, Rows, has_tables
 from ..output.text import encode_text
 from ..runtime.events import EventDecoder
 from .protocol import encode_frame, pack_texts
@@ -94,10 +94,10 @@ class ColumnRecorder:
     def write_command_output(self, output: bytes, more: bool = False) -> None:
         self._text += output if more else output + b"\n"
 
-    def write_heading(self, names: Sequence[str]) -> None:
+    def write_heading(self, names: Sequence[str], table: str = "") -> None:
         self._value = encode_heading(names)
 
-    def write_row(self, cells: Sequence[RowCell]) -> None:
+    def write_row(self, cells: Sequence[RowCell], table: str = "") -> None:
         self._value = encode_row(cells)
 
     def write_value(self, value: ScriptValue) -> None:
@@ -125,7 +125,7 @@ class RowPrinter(Printer):
     def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Any, take: Take, warnings: bool,
                  columns: Sequence[str]) -> None:
         sink: Any = _Cells(out)
-        self._cells = Rows(columns, context, sink)
+        self._cells = Rows(columns, context, sink, has_tables(spec))
         super().__init__(spec, context, out, take, warnings)
 
     def _printf_handler(self, site: EventSite) -> Handler:

@@ -219,7 +219,7 @@ class Results:
             event = HostEvent(site.kind, () if rows else _event_args(site, value), name, member.clock.ours(wall), place,
                               host=member.name, text=text)
             if rows and value:
-                event.heading, event.cells = read_row(value, self._columns)
+                event.heading, event.cells = read_row(value, {column.name for column in site.columns} or self._columns)
             size = _EVENT + len(text) + len(value)
             if name in ("begin", "end") and len(self._headings) < MOST_TURNS:
                 self._add_heading(event, size)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from .. import types as t
 from ..errors import SondeError
 from ..merge.table import MOST_WORDS
+from ..output.rows import check_columns
 from ..plain import Json, JsonObject, as_integer, as_list, as_object, as_text, as_texts
 from ..source import Source, Span
-from ..spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
+from ..spec import Column, Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def _describe_map(named: MapSpec) -> JsonObject:
 def _describe_site(site: EventSite) -> JsonObject:
     return {"kind": site.kind, "fields": [[field.name, _describe_type(field.type)] for field in site.fields],
             "parts": [list(part.values()) for part in site.parts],
+            "columns": [list(column.values()) for column in site.columns],
             "data": _describe_data(site.data),
             "span": [site.span.start, site.span.end] if site.span is not None else [0, 0]}
 
@@ -53,7 +55,7 @@ def _describe_site(site: EventSite) -> JsonObject:
 def _describe_data(data: SiteData) -> JsonObject:
     """What the printing of a site needs of its data."""
     found: JsonObject = {}
-    for name in ("map", "top", "div", "then", "severity"):
+    for name in ("map", "top", "div", "then", "severity", "table"):
         if data.get(name):
             found[name] = data[name]
     return found
@@ -131,12 +133,21 @@ def _read_site(described: JsonObject, source: Source) -> EventSite:
     parts = [FormatPart(*as_texts(part)) for part in as_list(described["parts"], MOST)]
     start, end = [as_integer(at, 0, len(source.text) + 1) for at in as_list(described["span"])]
     return EventSite(as_text(described["kind"]), Span(source, start, end), fields, 0, parts,
-                     _read_data(as_object(described["data"])))
+                     _read_data(as_object(described["data"])),
+                     _read_columns(described.get("columns", []), parts, fields))
+
+
+def _read_columns(described: Json, parts: list[FormatPart], fields: list[EventField]) -> list[Column]:
+    columns = [Column(as_text(name), as_integer(first, 0, len(parts) + 1), as_integer(end, 0, len(parts) + 1))
+               for name, first, end in map(as_list, as_list(described, MOST))]
+    if fields:
+        check_columns(columns, parts)
+    return columns
 
 
 def _read_data(plain: JsonObject) -> SiteData:
     found: SiteData = {}
-    for text in ("map", "then", "severity"):
+    for text in ("map", "then", "severity", "table"):
         if text in plain:
             found[text] = as_text(plain[text])
     for number in ("top", "div"):

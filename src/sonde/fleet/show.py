@@ -194,7 +194,7 @@ class JsonPresenter(Presenter):
         out.host = event.host
         text = event.text.decode("utf-8", "surrogateescape")
         if event.cells:
-            out.write_row(event.cells)
+            out.write_row(event.cells, self._spec().sites[event.site].table)
         elif event.heading:
             out.write_heading(event.heading)
         elif event.kind == "print":
@@ -282,9 +282,9 @@ class ViewPresenter(Presenter):
             super().show_event(event)
             return
         if event.heading:
-            self._view.heading((HOST, *event.heading))
+            self._view.heading((HOST, *event.heading), site.table)
         elif event.cells:
-            self._view.row([(HOST, event.host, False), *event.cells], event.time, event.probe)
+            self._view.row([(HOST, event.host, False), *event.cells], event.time, event.probe, site.table)
         else:
             self._view.add_event(event, site, self._make_safe(self.take_lines(event)))
 

@@ -12,6 +12,7 @@ from ..language.ast import (
     Cast,
     Choice,
     MapRef,
+    RowCall,
     TypeSyntax,
 )
 from ..semantics import convert
@@ -22,8 +23,9 @@ from ..semantics.expressions import is_context
 from ..semantics.formats import check_format
 from ..semantics.library_texts import keep_number
 from ..semantics.rows import Types, choice_of
+from ..semantics.tables import lay_out_columns
 from ..semantics.typed import WholeMap
-from ..spec import FormatPart
+from ..spec import Column, FormatPart
 from ..types import (
     VOID,
     Aggregate,
@@ -39,16 +41,18 @@ if TYPE_CHECKING:
 
 
 class Format(Choice):
-    """What is printed, part by part."""
+    """What is printed, part by part; of a table its name and columns."""
 
     parts: list[FormatPart]
+    table: str = ""
+    columns: list[Column] = []
 
 
 def check_formatted(context: CheckContext, node: Call, types: Types) -> Type | None:
     parts = check_format(context, node)
     if parts is None:
         return None
-    node.choice = Format(parts)
+    node.choice = Format(parts) if not isinstance(node, RowCall) else Format(*lay_out_columns(node))
     return VOID
 
 
@@ -62,8 +66,10 @@ def _formatted_record(kind: str, severity: str = "") -> Callable[[Lower, Call], 
 def _lower_printf(lo: Lower, call: Call) -> None:
     if lo.attach[0].pin:
         seq_printf(lo, choice_of(call, Format).parts, call.args[1:])
-    else:
-        _formatted_record("printf")(lo, call)
+        return
+    format = choice_of(call, Format)
+    records.send_record(lo, "printf", call.args[1:], parts=format.parts, columns=format.columns,
+                        data={"table": format.table} if format.table else {})
 
 
 def _lower_debugf(lo: Lower, call: Call) -> None:

@@ -131,6 +131,26 @@ class Call(Reference):
     args: list[Any] = []  # Expr; a TypeSyntax where a function takes a type
 
 
+class TableColumn(Node):
+    """``name: format if shown;`` of a table; the name ends at ``name_end`` in the text."""
+
+    name: str
+    name_end: int
+    format: Expr
+    shown: Expr | None = None
+
+
+class RowCall(Call):
+    """``table(values)``, a row of a table, or ``heading(table)``: a printf() whose format the columns are. Once
+    checked, ``columns`` are those that are shown, and the first of ``args`` is the format."""
+
+    table: str = ""
+    columns: list[TableColumn] = []
+    heading: bool = False
+    # checked
+    settled: bool = False
+
+
 class Unary(Expr):
     """``- ! ~ * &`` and ``++ --`` (with ``postfix``)."""
 
@@ -351,6 +371,13 @@ class MapDecl(Node):
     unit: int = 0
 
 
+class Table(Node):
+    """``table name { columns }``."""
+
+    name: str
+    columns: list[TableColumn]
+
+
 class Macro(Node):
     """``macro name(a, $b, @c) { ... }``; kept whole for the macro expander."""
 
@@ -417,6 +444,7 @@ class Script(Node):
     config: list[ConfigEntry] = []
     map_decls: list[MapDecl] = []
     macros: list[Macro] = []
+    tables: list[Table] = []
     functions: list[Subprogram] = []
     definitions: list[CStruct | CEnum | CTypedef] = []
     defines: dict[str, str] = {}  # #define NAME text

@@ -21,7 +21,7 @@ WIDTH = 100  # of a line that holds a whole block
 _CONDITIONAL = r"(?m)^[ \t]*#[ \t]*(if|ifdef|ifndef|endif)\b[^\n]*"
 _DIRECTIVE = r"#(?:[^\n\\]|\\\r?\n|\\)*"
 _KEYWORDS = frozenset(("if", "else", "while", "for", "unroll", "return", "let", "import", "comptime", "in"))
-_ITEMS = frozenset(("struct", "union", "enum", "typedef", "config", "let", "macro", "fn", "import"))
+_ITEMS = frozenset(("struct", "union", "enum", "typedef", "config", "let", "macro", "fn", "import", "table"))
 _UNARY = frozenset(("-", "*", "&", "!", "~", "++", "--"))
 _TIGHT = frozenset((".", "->", ".."))
 
@@ -73,6 +73,8 @@ class _Places:
                 continue
             if isinstance(node, ast.Cast) and node.to.span.text.startswith("("):  # and not from a C macro
                 self.casts.add(node.to.span.end)
+            elif isinstance(node, ast.TableColumn):
+                self.declared.add(node.name_end)
             elif isinstance(node, ast.VarDecl) and node.declared is not None:
                 self.declared.add(node.target.span.end)
             elif isinstance(node, ast.Subprogram) and node.returns is not None:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # The items that start with a word; anything else at the top level is a probe.
-_ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn")
+_ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn", "table")
 _ITEM = (
     r"(?:(?P<config>config)|(?P<let>let)|(?P<macro>macro)|(?P<import>import))\b(?!\s*[:,/])"
     r"|(?P<c>struct|union|enum)\b(?=[\s{])|(?P<typedef>typedef)\s|(?P<fn>fn)\s+(?=[A-Za-z_]\w*\s*\()"
+    r"|(?P<table>table)\s+(?=[A-Za-z_]\w*\s*\{)"
 )
 
 
@@ -97,8 +98,8 @@ class Parser(FileParser):
 
     def _check_not_empty(self, script: Script) -> None:
         if not self.diagnostics.has_errors and not (
-                script.clauses or script.macros or script.functions or script.map_decls or script.definitions
-                or script.imports or script.defines or script.config):
+                script.clauses or script.macros or script.tables or script.functions or script.map_decls
+                or script.definitions or script.imports or script.defines or script.config):
             self.error("empty-script", "No probes to attach", None,
                        ['for example: begin { printf("hello\\n"); }'])
 
@@ -117,7 +118,7 @@ class Parser(FileParser):
 
     def _parse_item(self, found: patterns.Match[str], pos: int) -> int:
         kind = found.lastgroup
-        self._begun |= kind in ("macro", "fn", "let")
+        self._begun |= kind in ("macro", "fn", "let", "table")
         if kind == "config":
             self.load_tokens(self._lexer.tokenize_item(pos))
             self._parse_config()
@@ -130,6 +131,9 @@ class Parser(FileParser):
         elif kind == "macro":
             self.load_tokens(self._lexer.tokenize_item(pos))
             self._parse_macro()
+        elif kind == "table":
+            self.load_tokens(self._lexer.tokenize_item(pos))
+            self._parse_table()
         elif kind == "fn":
             self.load_tokens(self._lexer.tokenize_item(pos))
             self._parse_function()
@@ -308,6 +312,43 @@ class Parser(FileParser):
         self.advance()
         body = self.parse_value_block()
         self._script.macros.append(ast.Macro(self.span_since(start), name, params, body))
+
+    def _parse_table(self) -> None:
+        """``table name { column: format; ... }``, where ``other;`` is all columns of another table."""
+        start = self.advance()[2]
+        name = self.advance()[1]
+        head = self.span_since(start)
+        self.advance()
+        columns: list[ast.TableColumn] = []
+        while self.kind != "}":
+            self.count_statement()
+            columns += self._parse_columns()
+            self.expect(";", "';'")
+        self.advance()
+        for at, column in enumerate(columns):
+            if any(column.name == other.name for other in columns[:at]):
+                self.error("redeclared", f"two columns are called {column.name}", column.span)
+        self._script.tables.append(ast.Table(head, name, columns))
+
+    def _parse_columns(self) -> list[ast.TableColumn]:
+        if self.kind not in ("word", "str"):
+            self.fail_unexpected("the name of a column",
+                                 ['a name that is no word is written in quotes: "LAT(ms)": "%5d";'])
+        token = self.advance()
+        if token[0] == "word" and self.kind == ";":
+            other = next((table for table in self._script.tables if table.name == token[1]), None)
+            if other is None:
+                self.fail("unknown-table", f"there is no table {token[1]} before this one", self.token_span(token),
+                          [f'a column has a format: {token[1]}: "%d";'])
+            return other.columns
+        name = token[1] if token[0] == "word" else self.string_value(token)
+        self.expect(":", "':' and the column's format")
+        format = self.parse_expression()
+        shown = None
+        if self.is_at_word("if"):
+            self.advance()
+            shown = self.parse_expression()
+        return [ast.TableColumn(self.span_since(token[2]), name, token[3], format, shown)]
 
     def _parse_function(self) -> None:
         """``fn name($a: T, $b: T): T { ... }``."""

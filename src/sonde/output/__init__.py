@@ -79,7 +79,7 @@ class Printer:
 
     ``handlers[site]`` prints one record; it is None for the sites that only the session can act on (clear, zero,
     exit). ``take`` reads a map, and empties or zeroes it in the same step when asked to. ``columns`` are those of a
-    tool's table, whose lines become objects in JSON. ``outside`` does what is done beyond the output.
+    tool without a table, whose lines become objects in JSON. ``outside`` does what is done beyond the output.
     """
 
     joins_lines = True  # is a printf() of plain text output just written?
@@ -94,7 +94,8 @@ class Printer:
         self.warnings = warnings
         self.commands_left = 0  # of system(): not run, for the run was to end
         self.ending = Ending()  # of the run, whoever has one
-        self.rows = _make_rows(columns, context, out) if columns else None
+        declared = any(site.table for site in spec.sites)
+        self.rows = _make_rows(columns, context, out, declared) if columns or declared else None
         self._files: dict[str, PacketSink] = {}  # of skboutput(), by path
         self.is_incomplete: Callable[[str], bool] = _never_incomplete  # whether a budget kept back events of a map
         self._joined: dict[int, FormatMany | None] = {}  # by site
@@ -287,10 +288,12 @@ def _find_element(items: Items, key: ScriptValue) -> ScriptValue:
     return next((value for have, value in items if have == key), "")
 
 
-def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output) -> Rows | None:
+def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output, declared: bool) -> Rows | None:
     from .json import JsonOutput
+    if not isinstance(out, JsonOutput):
+        return None
     from .rows import Rows
-    return Rows(columns, context, out) if isinstance(out, JsonOutput) else None
+    return Rows(columns, context, out, declared)
 
 
 def make_output(form: str, out: int, err: int, buffering: str = "line", quiet: bool = False,

@@ -203,13 +203,14 @@ class JsonOutput(Streams):
         """What printf() formatted."""
         self._write_text_message("printf", text)
 
-    def write_heading(self, names: Sequence[str]) -> None:
+    def write_heading(self, names: Sequence[str], table: str = "") -> None:
         """A tool's heading: its names are in each row."""
 
-    def write_row(self, cells: Sequence[tuple[str, str, bool]]) -> None:
-        """A row of a tool's table: (column, text, whether it is a number) of each cell."""
-        members = [f"{quote_json(name)}: {text if number else quote_json(text)}" for name, text, number in cells]
-        self._write_message("row", f"{{{', '.join(members)}}}")
+    def write_row(self, cells: Sequence[tuple[str, str, bool]], table: str = "") -> None:
+        """A row: (column, text, whether it is a number) of each cell."""
+        members = [f"{quote_json(name)}: {_json_cell(text) if number else quote_json(text)}"
+                   for name, text, number in cells]
+        self._write_message("row", f"{{{', '.join(members)}}}", f', "table": {quote_json(table)}' if table else "")
 
     def write_time(self, text: str) -> None:
         self._write_message("time", quote_json(text))
@@ -243,6 +244,11 @@ class JsonOutput(Streams):
         else:
             data = f"{{{', '.join([f'{quote_json(json_key(key))}: {text}' for key, text in pairs])}}}"
         self._write_message(kind, f"{{{quote_json(name)}: {data}}}", ', "incomplete": true' if incomplete else "")
+
+
+def _json_cell(text: str) -> str:
+    """A number's text, by :func:`json_number`."""
+    return text if len(text) < 16 or "." in text else json_number(int(text))
 
 
 def _cost_json(costs: Sequence[ProbeCost]) -> str:

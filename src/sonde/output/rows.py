@@ -1,6 +1,8 @@
-"""Lines of a tool's table as objects, for ``-f json``: one generic rule instead of a second printf.
+"""Rows of tables, for all formats but text.
 
-A line that a tool prints consists of *cells*, separated by the blanks, commas and colons in the printf's format. A line
+A script says what its tables are (``table name { ... }``): then each row's cells are known, and whatever else it
+prints is no row. Of a tool without a table one generic rule makes rows. A line that a tool prints consists of *cells*,
+separated by the blanks, commas and colons in the printf's format. A line
 whose cells are all names of columns that the tool explains is a heading; each later line with as many cells is a row,
 an object with a member for each column. So ``printf("%-7d %s:%d\\n", ...)`` under the heading ``PID ADDR:PORT`` gives
 ``{"PID": 1, "ADDR": "::1", "PORT": 80}``. Without a heading the explained columns themselves name the cells.
@@ -12,10 +14,12 @@ from collections.abc import Callable, Sequence
 
 from ..basics import Protocol
 from ..runtime.values import DecodingContext
-from ..spec import EventField, EventSite, FormatPart
+from ..spec import Column, EventField, EventSite, FormatPart, ScriptSpec
+from ..types import Bool
 from .format import Format, compile_format
 
 _BETWEEN = " \t,:\n"
+_NUMBERS = ("d", "i", "u", "x", "X", "o", "p")
 
 
 RowCell = tuple[str, str, bool]  # column, text, whether it is a number
@@ -24,8 +28,8 @@ RowCell = tuple[str, str, bool]  # column, text, whether it is a number
 class Sink(Protocol):
     """Who wants the rows; what is no row comes as text."""
 
-    def write_heading(self, names: Sequence[str]) -> None: ...
-    def write_row(self, cells: Sequence[RowCell]) -> None: ...
+    def write_heading(self, names: Sequence[str], table: str = "") -> None: ...
+    def write_row(self, cells: Sequence[RowCell], table: str = "") -> None: ...
     @property
     def write_text(self) -> Callable[[bytes], object]: ...
 
@@ -93,10 +97,70 @@ def _split_pieces(literal: str) -> list[str]:
     return [piece for piece in found if piece]
 
 
-class Rows:
-    """What a tool prints with printf, as rows; ``columns`` are those that it explains."""
+def check_columns(columns: Sequence[Column], parts: Sequence[FormatPart]) -> None:
+    """ValueError if those of a row from elsewhere are not parts of its format, one after the other."""
+    last = 0
+    for column in columns:
+        if not last <= column.first < column.end <= len(parts) \
+                or not any(part.conversion for part in parts[column.first:column.end]):
+            raise ValueError(f"no column: {column.name}")
+        last = column.end
 
-    def __init__(self, columns: Sequence[str], context: DecodingContext, out: Sink) -> None:
+
+def has_tables(spec: ScriptSpec) -> bool:
+    """Does a script declare what its rows are? Then what else it prints is none."""
+    return any(site.table for site in spec.sites)
+
+
+def table_columns(spec: ScriptSpec) -> list[str]:
+    """The columns of all of a script's tables, each name once."""
+    return [*dict.fromkeys(column.name for site in spec.sites for column in site.columns)]
+
+
+class TableCell:
+    """A cell of a table's row. Of one conversion it is the value: a number by all of ``diuxXop``, whatever is printed
+    around it. Of several it is their text, which is a number if they are one with a point."""
+
+    def __init__(self, name: str, parts: Sequence[FormatPart], fields: Sequence[EventField]) -> None:
+        self.name = name
+        self.fields = fields
+        conversions = [part for part in parts if part.conversion]
+        if len(conversions) == 1:
+            only = conversions[0]
+            self.number = only.conversion in _NUMBERS and not isinstance(fields[0].type, Bool)
+            plain = "d" if only.conversion in "di" else "u"
+            self.parts = [FormatPart("", plain, "", "ll" if only.conversion == "p" else only.length) if self.number
+                          else FormatPart("", only.conversion, "", only.length)]
+        else:
+            at = [place for place, part in enumerate(parts) if part.conversion]
+            inner = parts[at[0]:at[-1] + 1]
+            self.number = all(part.conversion in ("d", "i", "u") if part.conversion else part.literal == "."
+                              for part in inner) and len(conversions) == 2
+            self.parts = list(inner if self.number else parts)
+
+    def compile_text(self, context: DecodingContext) -> Callable[[bytes, int], str]:
+        """What makes the text of a record's cell."""
+        form = compile_format(self.parts, self.fields, context)
+        return lambda buffer, offset: form(buffer, offset).decode("utf-8", "surrogateescape").strip()
+
+
+def table_cells(site: EventSite) -> list[TableCell]:
+    """The cells of a table's row."""
+    cells = []
+    for column in site.columns:
+        before, own = ([part for part in parts if part.conversion]
+                       for parts in (site.parts[:column.first], site.parts[column.first:column.end]))
+        cells.append(TableCell(column.name, site.parts[column.first:column.end],
+                               site.fields[len(before):len(before) + len(own)]))
+    return cells
+
+
+class Rows:
+    """What a script prints with printf, as rows. ``columns`` are those that a tool explains, which is asked only of one
+    that has no table (``declared``: it has)."""
+
+    def __init__(self, columns: Sequence[str], context: DecodingContext, out: Sink, declared: bool = False) -> None:
+        self.declared = declared
         self.columns = [name for column in columns for name in column.split(":")]
         self.context = context
         self.out = out
@@ -105,6 +169,11 @@ class Rows:
 
     def row_handler(self, site: EventSite) -> Callable[[bytes, int], object]:
         """Prints one record of ``site``."""
+        if site.table:
+            return self._table_handler(site)
+        if self.declared:
+            form, write = compile_format(site.parts, site.fields, self.context), self.out.write_text
+            return lambda buffer, offset: write(form(buffer, offset))
         whole = compile_format(site.parts, site.fields, self.context)
         found = split_cells(site.parts, site.fields)
         makers = [(cell.compile_cell(self.context), cell.is_number) for cell in found]
@@ -126,3 +195,12 @@ class Rows:
             values = [form(buffer, offset).decode("utf-8", "surrogateescape").strip() for form, _ in makers]
             out.write_row([(name, value, number) for name, value, (_, number) in zip(heading, values, makers)])
         return print_row
+
+    def _table_handler(self, site: EventSite) -> Callable[[bytes, int], object]:
+        out, table = self.out, site.table
+        if not site.fields:
+            names = [column.name for column in site.columns]
+            return lambda buffer, offset: out.write_heading(names, table)
+        makers = [(cell.name, cell.compile_text(self.context), cell.number) for cell in table_cells(site)]
+        return lambda buffer, offset: out.write_row([(name, text(buffer, offset), number)
+                                                     for name, text, number in makers], table)

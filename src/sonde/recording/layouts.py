@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import spec as s
 from .. import types as t
+from ..output.rows import check_columns
 from ..plain import Json, JsonObject, as_flag, as_integer, as_integers, as_list, as_object, as_text, as_texts
 from ..record import Record
 from ..source import Source, Span
@@ -23,7 +24,8 @@ from .container import Damaged
 _TYPES: list[type[Record]] = [
     t.NoneType, t.Real, t.Int, t.Bool, t.Enum, t.Pointer, t.Address, t.Symbol, t.USym, t.Stack, t.StackCopy,
     t.Timestamp, t.Str, t.Buf, t.Inet, t.MacAddr, t.Array, t.Tuple, t.Aggregate]
-_RECORDS: list[type[Record]] = [*_TYPES, s.FormatPart, s.EventField, s.EventSite, s.ErrorSite, s.MapSpec, s.Config]
+_RECORDS: list[type[Record]] = [*_TYPES, s.FormatPart, s.EventField, s.Column, s.EventSite, s.ErrorSite, s.MapSpec,
+                              s.Config]
 _CLASSES = {each.__name__: each for each in _RECORDS}
 _LEFT_OUT = {(s.MapSpec, "initial"), (s.MapSpec, "slots"), (s.MapSpec, "hot"),
              (t.Pointer, "to"), (t.Address, "to")}  # what only a running script needs
@@ -254,6 +256,12 @@ def _check_site(site: s.EventSite, maps: set[str]) -> None:
     conversions = [part for part in site.parts if part.conversion]
     if site.kind in _FORMATTED:
         _need(len(conversions) == len(site.fields) and all(map(_is_sound, conversions)), "a format of no such kind")
+    _need(isinstance(site.data.get("table", ""), str), "a table without a name")
+    if site.columns and site.fields:
+        try:
+            check_columns(site.columns, site.parts)
+        except ValueError as error:
+            raise Damaged(str(error)) from None
 
 
 def _apart(places: list[tuple[int, int]]) -> bool:

@@ -53,7 +53,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     config = read_config(script.config, options.env, world, diagnostics)
     types = TypeNames(world, diagnostics, script.includes)
     types.define_types(script.definitions)
-    expand_macros([*script.clauses, *script.functions], script.macros, language, diagnostics)
+    expand_macros([*script.clauses, *script.functions], script.macros, script.tables, language, diagnostics)
     if options.by and not show_groups([script.clauses, script.functions], options.by, language.functions):
         diagnostics.error("no-process-names", "no names of processes are shown here that --by "
                           f"{options.by} could take the place of", None, [f"a script can ask for {options.by} itself"])
@@ -109,7 +109,7 @@ def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
 
 def _known_parameters(script: Script, options: Options, functions: Functions, diagnostics: Diagnostics) -> None:
     """Nothing that is given after -- may be lost on a script that never asks for it."""
-    asked = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.functions])
+    asked = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.tables, script.functions])
              if isinstance(node, Call) and node.name in functions and functions[node.name].parameter
              and node.args and isinstance(node.args[0], StrLiteral)}
     unknown = [given for given in options.named if given not in asked]

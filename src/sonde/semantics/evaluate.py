@@ -9,6 +9,7 @@ from .calls import check_call
 from .context import CheckContext
 from .convert import NO_TYPE, plain_type
 from .operators import check_binary, check_ternary, check_unary
+from .tables import check_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _RULES: dict[type, Callable[..., Type | None]] = {
     ast.Name: rules.check_name, ast.Positional: rules.check_positional, ast.Variable: rules.check_variable,
     ast.MapRef: rules.check_map, ast.Call: check_call, ast.Unary: check_unary, ast.Binary: check_binary,
     ast.Ternary: check_ternary, ast.FieldAccess: rules.check_field, ast.TupleAccess: rules.check_tuple_access,
-    ast.Index: rules.check_index, ast.Cast: rules.check_cast, ast.TupleExpr: rules.check_tuple,
+    ast.RowCall: check_row, ast.Index: rules.check_index, ast.Cast: rules.check_cast, ast.TupleExpr: rules.check_tuple,
     ast.SizeOf: rules.check_sizeof, ast.OffsetOf: rules.check_offsetof, ast.BlockExpr: rules.check_block,
 }
 

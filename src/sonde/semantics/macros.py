@@ -31,7 +31,10 @@ from ..language.ast import (
     Name,
     Node,
     Return,
+    RowCall,
+    StrLiteral,
     Subprogram,
+    Table,
     TypeSyntax,
     Unary,
     Unroll,
@@ -56,9 +59,9 @@ MAX_DEPTH = 32
 MAX_NODES = 30_000
 
 
-def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], language: Language,
+def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], tables: list[Table], language: Language,
                   diagnostics: Diagnostics) -> None:
-    """Replace every call of a macro in ``clauses`` and functions."""
+    """Replace every call of a macro, and of a table, in ``clauses`` and functions."""
     known: dict[str, dict[int, Macro]] = {}  # by name and number of parameters
     for macro in macros:
         if _is_shipped(macro) and macro.name in language.functions:  # imported, though it is there anyway
@@ -72,7 +75,12 @@ def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], l
         if not _is_shipped(macro):
             _refuse_jumps(macro.body, False, diagnostics)
         forms[len(macro.params)] = macro
-    expander = _Expander(known, language, diagnostics)
+    declared: dict[str, Table] = {}
+    for table in tables:
+        if table.name in declared or table.name in known or table.name in language.functions:
+            diagnostics.error("redefinition", f"there is another {table.name}", table.span)
+        declared[table.name] = table
+    expander = _Expander(known, declared, language, diagnostics)
     for clause in clauses:
         expander.rewrite_calls(clause, 0)
 
@@ -94,8 +102,10 @@ def _refuse_jumps(node: object, in_loop: bool, diagnostics: Diagnostics) -> None
 
 
 class _Expander:
-    def __init__(self, macros: dict[str, dict[int, Macro]], language: Language, diagnostics: Diagnostics) -> None:
+    def __init__(self, macros: dict[str, dict[int, Macro]], tables: dict[str, Table], language: Language,
+                 diagnostics: Diagnostics) -> None:
         self.macros = macros
+        self.tables = tables
         self.language = language
         self.diagnostics = diagnostics
         self.uses = 0
@@ -107,7 +117,11 @@ class _Expander:
             return [self.rewrite_calls(item, depth) for item in node]
         if not isinstance(node, Node):
             return node
-        macro = self._macro_of(node)
+        macro = None
+        if self.tables and type(node) is Call and (row := self._row_of(node)) is not None:
+            node = row
+        else:
+            macro = self._macro_of(node)
         if macro is not None:
             return self._expand_macro(macro, node, depth)
         _plain_name(node, self.language)
@@ -118,6 +132,17 @@ class _Expander:
         if isinstance(node, ExprStmt) and isinstance(node.expr, BlockExpr) and _has_no_value(node.expr):
             return BlockStmt(node.span, node.expr.body)
         return _aggregate_last(node, self.language.functions) if isinstance(node, Assign) else node
+
+    def _row_of(self, call: Call) -> RowCall | None:
+        """The printf() that a call of a table, or ``heading(table)``, stands for; None for other calls."""
+        heading = call.name == "heading" and len(call.args) == 1 and isinstance(call.args[0], Name) \
+            and call.args[0].name in self.tables and 1 not in self.macros.get("heading", {})
+        table = self.tables.get(call.args[0].name if heading else call.name)
+        if table is None:
+            return None
+        values = [] if heading else call.args
+        return RowCall(call.span, name="printf", args=[StrLiteral(call.span), *values], table=table.name,
+                       columns=copy_tree(table.columns), heading=heading)
 
     def _macro_of(self, node: Node) -> Macro | None:
         if not isinstance(node, (Call, Name)):
@@ -203,6 +228,8 @@ class _Expander:
             value = getattr(node, field)
             if isinstance(value, (Node, list)):
                 setattr(node, field, self._instantiate_body(value, macro, bound, suffix))
+        if isinstance(node, Call) and isinstance(given := bound.get(node.name), Name) and given.name in self.tables:
+            node.name = given.name
         if isinstance(node, Index) and isinstance(node.operand, TypeSyntax) and isinstance(node.index, IntLiteral):
             return _derive_type_syntax(node.operand, TypeSyntax(node.span, "", 0, [node.index.value]))
         if isinstance(node, TypeSyntax):

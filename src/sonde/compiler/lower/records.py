@@ -12,7 +12,7 @@ from ...record import Record
 from ...semantics.naming import name_parts
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import WholeMap
-from ...spec import CONTROL_HEADER, FLIGHT_GAP, MOST_FIXED, RECORD_HEADER, EventField, EventSite, FormatPart
+from ...spec import CONTROL_HEADER, FLIGHT_GAP, MOST_FIXED, RECORD_HEADER, Column, EventField, EventSite, FormatPart
 from ...types import Buf, Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand, Reg
@@ -130,13 +130,14 @@ def discard_record(lo: Lower, reserved: Reserved) -> None:
 
 
 def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart] | None = None,
-                data: SiteData | None = None, stamp: bool = False) -> None:
-    """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
+                data: SiteData | None = None, stamp: bool = False, columns: list[Column] | None = None) -> None:
+    """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it. ``columns`` are those
+    of a table."""
     types = [event_type(v.type) for v in values]
     fields, size = lay_out_fields(types)
     for field, name in zip(fields, name_parts(values)):
         field.name = name
-    site = EventSite(kind, lo.b.span, fields, size, parts or [], data or {})
+    site = EventSite(kind, lo.b.span, fields, size, parts or [], data or {}, columns or [])
     early: dict[int, Operand | Mem] = {}
     last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)
     with lo.scope():

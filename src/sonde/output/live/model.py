@@ -21,7 +21,7 @@ from ...types import Aggregate
 from .. import Handler, Printer, Take
 from ..losses import report_losses
 from ..outside import Outside
-from ..rows import Rows
+from ..rows import RowCell, Rows, has_tables
 from ..text import TextOutput, element_label, encode_text, sort_items, terminal_safe
 from ..units import unit_of
 from ..views.csv import CellValue, cell_value, key_columns, utf8, value_columns, value_rows
@@ -239,7 +239,7 @@ class ToolTable:
         self._headings += 1
         self._count = 0
 
-    def write_row(self, cells: Sequence[tuple[str, str, bool]]) -> None:
+    def write_row(self, cells: Sequence[RowCell]) -> None:
         """(column, text, whether it is a number) of each cell."""
         names = tuple([name for name, _, _ in cells])
         if names != self.columns:
@@ -247,9 +247,6 @@ class ToolTable:
         self._count += 1
         self._rows.append(LiveRow(str(self._count), tuple([_parse_cell(text) if number else terminal_safe(text)
                                                            for _, text, number in cells])))
-
-    def write_text(self, text: bytes) -> None:
-        """What is no row is seen as text."""
 
     @property
     def is_by_block(self) -> bool:
@@ -260,6 +257,30 @@ class ToolTable:
         note = "the last block" if self.is_by_block else "the last rows"
         rows = tuple(self._rows) if self.is_by_block else tuple(reversed(self._rows))
         return LiveTable(self.name, note, self.columns, rows, self._count)
+
+
+class ToolTables:
+    """The same of each table that a script declares, by name: a sink of rows."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tables: dict[str, ToolTable] = {}
+
+    def write_heading(self, names: Sequence[str], table: str = "") -> None:
+        self._table_of(table).write_heading(names)
+
+    def write_row(self, cells: Sequence[RowCell], table: str = "") -> None:
+        self._table_of(table).write_row(cells)
+
+    def write_text(self, text: bytes) -> None:
+        """What is no row is seen as text."""
+
+    def build_tables(self) -> list[LiveTable]:
+        """Those that something has been printed of."""
+        return [table.build_table() for table in self._tables.values() if table.columns]
+
+    def _table_of(self, name: str) -> ToolTable:
+        return self._tables.setdefault(name, ToolTable(name or self._name))
 
 
 def _parse_cell(text: str) -> CellValue:
@@ -286,7 +307,7 @@ class Model:
         self._rest = ""
         shown = sorted(spec.shown_maps, key=_map_rank)
         self._maps = {m.name: _MapState(m, MOST_HISTORIES // len(shown), clock) for m in shown}
-        self.tool = ToolTable(tool) if columns else None
+        self.tool = ToolTables(tool) if columns or has_tables(spec) else None
         self.columns = list(columns)
         self._started = clock()
         self._spent: dict[int, int] = {}  # nanoseconds until the last look, by number of the program
@@ -312,8 +333,8 @@ class Model:
         """The same of what is no session: with a fleet's ``state``, and ``more`` tables after the maps."""
         self.gather_text()
         tables = [each.build_table() for each in self._maps.values()]
-        if self.tool is not None and self.tool.columns:
-            tables.insert(0, self.tool.build_table())
+        if self.tool is not None:
+            tables = [*self.tool.build_tables(), *tables]
         return Snapshot(self.title, self._clock() - self._started, (*tables, *more), tuple(self._lines.pieces),
                         self._written, tuple(losses), tuple(costs), ended, state)
 
@@ -366,7 +387,7 @@ class ModelPrinter(Printer):
     def __init__(self, spec: ScriptSpec, context: DecodingContext, take: Take, model: Model,
                  warnings: bool = True, outside: Outside | None = None) -> None:
         self.model = model
-        self._parsed = Rows(model.columns, context, model.tool) if model.tool is not None else None
+        self._parsed = Rows(model.columns, context, model.tool, has_tables(spec)) if model.tool is not None else None
         super().__init__(spec, context, model.out, take, warnings, outside=outside)
 
     def _site_handler(self, site: EventSite) -> Handler | None:

@@ -20,7 +20,7 @@ from ...spec import EventSite, MapSpec, ScriptSpec
 from .. import Handler, Output, Printer, Take, make_output
 from ..outside import Outside
 from ..progress import make_progress
-from ..rows import RowCell, Rows
+from ..rows import RowCell, Rows, has_tables
 from ..stream import FULL, LINE, Stream
 from ..text import encode_text
 from .view import View
@@ -199,8 +199,8 @@ class _Lines:
         self.time, self.probe = 0, ""
         self._row = view.row
 
-    def write_row(self, cells: Sequence[RowCell]) -> None:
-        self._row(cells, self.time, self.probe)
+    def write_row(self, cells: Sequence[RowCell], table: str = "") -> None:
+        self._row(cells, self.time, self.probe, table)
 
 
 class ViewPrinter(Printer):
@@ -218,8 +218,8 @@ class ViewPrinter(Printer):
         self._maps = {m.name: m for m in spec.shown_maps}
         self._last = 0  # time of the latest record that has one
         self._lines = _Lines(view, out.write_text)
-        table = view.target.table if view.takes_rows else ()
-        self._tool = Rows(table, context, self._lines) if table else None
+        takes_rows = view.takes_rows and (view.target.table or has_tables(spec))
+        self._tool = Rows(view.target.table, context, self._lines, has_tables(spec)) if takes_rows else None
         super().__init__(spec, context, out, take, warnings, outside=outside)
 
     @property

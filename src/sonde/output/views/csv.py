@@ -15,8 +15,8 @@ from ...runtime.aggregates import Histogram, Stats
 from ...runtime.events import Event
 from ...runtime.series import Series
 from ...runtime.values import Items, ScriptValue, StackTrace, to_text, value_members
-from ...spec import EventSite, MapSpec, ScriptSpec
-from ..rows import RowCell
+from ...spec import EventSite, FormatPart, MapSpec, ScriptSpec
+from ..rows import RowCell, has_tables, table_columns
 from ..text import terminal_safe
 from .stacks import frame_names
 from .view import View as Base
@@ -37,32 +37,36 @@ class CsvView(Base):
 
     def prepare(self) -> None:
         import csv
-        lines = {i for i, site in enumerate(self.spec.sites) if site.kind == "printf"} if self.target.table else set()
+        has_rows = bool(self.target.table) or has_tables(self.spec) and not self.target.lead
+        lines = {i for i, site in enumerate(self.spec.sites) if site.kind == "printf"} if has_rows else set()
         lead = self.target.lead
         self._events = {i: (*lead, *own_columns(site, lead)) for i, site in enumerate(self.spec.sites)
                         if self.shows_event(site) and i not in lines}
         self._maps = {m.name: (key_columns(m), value_columns(m)) for m in self.spec.shown_maps
-                      if comes_out(m, self.spec, bool(lines))}
+                      if comes_out(m, self.spec, has_rows)}
         self._timed = any(site.kind in ("print_map", "printf", "print") for site in self.spec.sites)
-        self._several = len(self._events) + len(self._maps) + bool(lines) > 1
+        lead = self.target.table[:len(lead)]  # HOST, where there are many
+        self._declared = [*lead, *table_columns(self.spec)] if has_rows and has_tables(self.spec) else []
+        tables = len({site.table for site in self.spec.sites if site.table}) or bool(lines)
+        self._several = len(self._events) + len(self._maps) + tables > 1
         self._writer = csv.writer(self, lineterminator="\n")
         self._places: dict[str, int] = {}
-        if not lines:
+        if not lines or self._declared:
             self.heading(())
 
-    def heading(self, names: Sequence[str]) -> None:
+    def heading(self, names: Sequence[str], table: str = "") -> None:
         if self._places and set(names) <= self._places.keys():
             return
-        tables: list[Iterable[str]] = [*[keys for keys, _ in self._maps.values()], names, *self._events.values(),
-                                       *[values for _, values in self._maps.values()]]
+        tables: list[Iterable[str]] = [*[keys for keys, _ in self._maps.values()], self._declared, names,
+                                       *self._events.values(), *[values for _, values in self._maps.values()]]
         columns = dict.fromkeys(column for table in tables for column in table)
         self._places = {column: i for i, column in enumerate(columns)}
         self._writer.writerow([*(["time"] if self._timed else []), *(["table"] if self._several else []), *columns])
 
-    def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
+    def row(self, cells: Sequence[RowCell], time: int, probe: str, table: str = "") -> None:
         names = [name for name, _, _ in cells]
         self.heading(names)
-        self._write_row(time, self.target.title, names,
+        self._write_row(time, table or self.target.title, names,
                         [terminal_safe(utf8(text)) for _, text, _ in cells])
 
     @classmethod
@@ -86,9 +90,7 @@ class CsvView(Base):
                 self._write_row(time, named.name, keys + values, [*cells, *row])
 
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
-        args = event.args
-        if site.kind == "print":
-            args = tuple(value_members(args[0]))
+        args = event_values(event, site)
         lead = [getattr(event, name) for name in self.target.lead]
         self._write_row(event.time, event.probe, self._events[event.site], [cell_value(arg) for arg in [*lead, *args]])
 
@@ -128,6 +130,8 @@ def event_columns(site: EventSite) -> tuple[str, ...]:
     script calls the value, or arg1 ..."""
     if site.kind == "print":
         return _member_columns(site.fields[0].type, site.fields[0].name or "value")
+    if site.table:
+        return tuple([column.name for column in site.columns])
     names: list[str] = []
     before = ""
     for part in site.parts:
@@ -138,6 +142,30 @@ def event_columns(site: EventSite) -> tuple[str, ...]:
         names.append(next((name for name in given if name and name not in names), f"arg{len(names) + 1}"))
         before = ""
     return tuple(names)
+
+
+def event_values(event: Event, site: EventSite) -> Sequence[ScriptValue]:
+    """What printf() or print() sent: the arguments, the members of a struct, record or tuple, the cells of a table's
+    row, or the value."""
+    if site.kind == "print":
+        return value_members(event.args[0])
+    if not site.table:
+        return event.args
+    left = iter(event.args)
+    return [_cell_of(site.parts[column.first:column.end], left) for column in site.columns]
+
+
+def _cell_of(parts: Sequence[FormatPart], left: Iterator[ScriptValue]) -> ScriptValue:
+    """A column's value; of several conversions their text."""
+    values = [(part, next(left)) if part.conversion else (part, None) for part in parts]
+    given = [value for part, value in values if part.conversion]
+    return given[0] if len(given) == 1 else "".join(
+        [_digits(part, value) if part.conversion else part.literal for part, value in values]).strip()
+
+
+def _digits(part: FormatPart, value: ScriptValue) -> str:
+    width = part.spec.lstrip("-+ #")
+    return f"{value:{width}}" if type(value) is int and width[:1] == "0" else to_text(value)
 
 
 def own_columns(site: EventSite, taken: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from ...runtime.events import Event
 from ...runtime.values import Items, RecordValue, ScriptValue, StackTrace, key_text, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..rows import RowCell
-from .csv import event_columns
+from .csv import event_columns, event_values
 from .stacks import clean_text, frame_names
 from .view import View as Base
 from .view import is_printed
@@ -110,7 +110,8 @@ class PerfettoView(Base):
 
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
         value = event.args[0] if site.kind == "print" else None
-        members = value._asdict() if isinstance(value, RecordValue) else dict(zip(event_columns(site), event.args))
+        members = value._asdict() if isinstance(value, RecordValue) \
+            else dict(zip(event_columns(site), event_values(event, site)))
         shown = text if site.kind == "printf" else to_text(value)
         origin = EventOrigin(event.probe, ": ".join([getattr(event, name) for name in self.target.lead]),
                              _as_int(members.get("pid")), _as_int(members.get("tid")),
@@ -121,9 +122,9 @@ class PerfettoView(Base):
                      "args": {key: json_value(each) for key, each in members.items() if key not in _NAMED}},
                     event.time, origin, _as_int(members.get("dur")))
 
-    def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
+    def row(self, cells: Sequence[RowCell], time: int, probe: str, table: str = "") -> None:
         found = {name: clean_text(text) for name, text, _ in cells}
-        tool = self.target.title or "sonde"
+        tool = table or self.target.title or "sonde"
         texts = [clean_text(text) for name, text, number in cells if not number
                  and not name.startswith(("TIME", "COMM"))]
         name = texts[-1] if texts and any(map(str.isalnum, texts[-1])) else tool

@@ -62,11 +62,11 @@ class View:
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
         """An event; ``text`` is what printf() made of it."""
 
-    def heading(self, names: Sequence[str]) -> None:
+    def heading(self, names: Sequence[str], table: str = "") -> None:
         """The columns of the rows that follow; only for views with ``takes_rows``."""
 
-    def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
-        """A line of a tool's table, in place of the event that it was printed by."""
+    def row(self, cells: Sequence[RowCell], time: int, probe: str, table: str = "") -> None:
+        """A row of a ``table`` ("" of a tool without one), in place of the event that it was printed by."""
 
     def finish(self) -> None:
         """The run is over."""
