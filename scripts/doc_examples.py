@@ -259,6 +259,9 @@ ERRORS: dict[str, tuple[str, str]] = {
     "missing-parameter": ("A positional parameter was not given: it counts as 0 in a clause, and as nothing in an attach point.",
                           "begin { print($1); }"),
     "missing-probe": ("There is no such probe on this kernel.", "tracepoint:sched:none { }"),
+    "harmful-return": ("The kernel's return probe replaces a return address that something else reads, which could end "
+                       "the traced program: probe the function's entry, or a static probe.", ""),
+    "inside-function": ("A return probe stands where a function begins.", ""),
     "mid-instruction": ("A breakpoint there would lie within an instruction and wreck the program.", ""),
     "no-argument": ("The probe has fewer arguments, and this one is 0; or a program cannot read it.", ""),
     "mixed-memory": ("A function is given pointers into user memory and into kernel memory.",

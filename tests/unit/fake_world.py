@@ -226,6 +226,9 @@ class FakeWorld:
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         return True
 
+    def return_hazard(self, path: str, offset: int) -> str:
+        return ""
+
     def process_symbol(self, pid: int, name: str) -> int | None:
         return 0x601040 if name == "counter" else None
 

@@ -12,6 +12,7 @@ from ..kinds import KINDS as ALL_KINDS
 from ..kinds import find_kind
 from ..record import Record
 from . import tracefs
+from .notices import show_notice
 from .world import LiveWorld
 
 Candidates = Callable[[LiveWorld, str, int], "list[str]"]
@@ -201,6 +202,23 @@ def _list_user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     return sorted(found)
 
 
+def _list_user_returns(world: LiveWorld, target: str, pid: int) -> list[str]:
+    """The same, without those whose return probes would harm the traced program."""
+    if not target and not pid:
+        return []
+    found: set[str] = set()
+    harmful = 0
+    for path in world.find_binaries(target or "*", pid):
+        hazards = {function.name: world.return_hazard(path, function.offset) for function in world.user_functions(path)}
+        found.update([f"{path}:{name}" for name, hazard in hazards.items() if not hazard])
+        harmful += len([hazard for hazard in hazards.values() if hazard])
+    if harmful:
+        many = "s are" if harmful > 1 else " is"
+        show_notice(f"WARNING: {harmful} function{many} left out, whose return probes could end the traced program "
+                    "(--unsafe attaches them)")
+    return sorted(found)
+
+
 def _user_arguments(result: bool) -> Details:
     """Parameters (and ``result``) of a user function, where debug information has them."""
     def argument_details(world: LiveWorld, name: str) -> list[str]:
@@ -268,7 +286,7 @@ KINDS = [
     ListedKind("software", 1, True, _fixed_candidates(list(uapi.SOFTWARE_EVENTS))),
     ListedKind("tracepoint", 2, True, _list_tracepoints, _tracepoint_fields),
     ListedKind("uprobe", 2, False, _list_user_functions, _user_arguments(False)),
-    ListedKind("uretprobe", 2, False, _list_user_functions, _user_arguments(True)),
+    ListedKind("uretprobe", 2, False, _list_user_returns, _user_arguments(True)),
     ListedKind("usdt", 3, False, _list_usdt_probes, _usdt_arguments),
 ]
 

@@ -118,6 +118,10 @@ class RecordedWorld(KernelTypes):
         """No instructions are recorded."""
         return True
 
+    def return_hazard(self, path: str, offset: int) -> str:
+        """None is recorded."""
+        return ""
+
     def process_symbol(self, pid: int, name: str) -> int | None:
         """No process is recorded."""
         return None

@@ -84,6 +84,14 @@ class UserSide:
         code = read_start(path, distance + 16, offset)
         return not code or is_instruction_start(this_arch(), code, distance)
 
+    def return_hazard(self, path: str, offset: int) -> str:
+        """Why a return probe of the function there would do harm; "unclear" if the file cannot be read."""
+        from . import returns
+        try:
+            return returns.return_hazard(_elf_file(path), offset)
+        except EnvironmentProblem:
+            return "unclear"
+
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a symbol in a process, from the files that it has mapped."""
         from .user_symbols import process_symbol

@@ -25,6 +25,7 @@ from .finder import (
     pattern_matcher,
     split_offset,
 )
+from .returns import leave_out_harmful
 from .world import Inlined, UserFunction, World
 
 _LANGUAGES = ("cpp", "cxx")
@@ -62,7 +63,7 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
             found += _attach_cpp(finder, point, kind, path, parts[2], len(paths) == 1)
         else:
             found += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-    return found
+    return leave_out_harmful(finder, point, found)
 
 
 def unreadable_hints(finder: ProbeFinder, path: str) -> list[str]:
@@ -186,6 +187,10 @@ def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path:
             else _unknown_boundary(finder, point, f"{kind}:{path}:{address}")):
         return []
     entry = bool(inside) and inside[0].offset == offset
+    if kind == "uretprobe" and inside and not entry and not (finder.options.unsafe or finder.options.compile_only):
+        return finder.report_unattachable(
+            "inside-function", f"{kind}:{path}:{text} is inside of {inside[0].name}: the return address is on the "
+            "stack only where a function begins", point, [f"write {kind}:{path}:{inside[0].name}", _FORCE])
     return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.own_process,
                    detail=UserDetail(entry))]
 

@@ -120,6 +120,10 @@ class World(Protocol):
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts ``distance`` bytes after the one at a file offset; True if not known."""
 
+    def return_hazard(self, path: str, offset: int) -> str:
+        """Why a return probe of the function at a file offset would harm the traced program: a key of
+        semantics.returns.HAZARDS; "" if it is safe."""
+
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         """Parameters and result of the function whose first instruction is at a file offset, by debug information."""
 

@@ -10,7 +10,7 @@ from ...errors import EnvironmentProblem
 from ...types import StructField
 from ..symbol_file import ORIGIN
 from . import demangle as mangled
-from . import ld_cache, usdt
+from . import ld_cache, return_hazards, usdt
 from .archive import find_member, list_members
 from .elf import Elf
 from .frames import MOST_RULES, UnwindTable
@@ -78,6 +78,10 @@ def archive_members(subject: Subject) -> Json:
 
 def needed(subject: Subject) -> Json:
     return subject.elf.needed
+
+
+def return_hazard(subject: Subject) -> Json:
+    return return_hazards.return_hazard(subject.elf)
 
 
 def object(subject: Subject, name: str) -> Json:

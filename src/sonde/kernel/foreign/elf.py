@@ -11,6 +11,7 @@ import os
 import struct
 from collections.abc import Iterator
 
+from ...basics import cached_property
 from ...errors import EnvironmentProblem
 from ...record import Record
 from .symbol_table import NAME, Functions, TooMuch, function_in
@@ -160,22 +161,28 @@ class Elf:
         text = self.read(link.offset, min(link.size, 256)).partition(b"\0")[0] if link else b""
         return text.decode("utf-8", "surrogateescape")
 
+    @cached_property
+    def dynamic_entries(self) -> list[tuple[int, int]]:
+        """(tag, value) of each row of .dynamic; [] if the file has none."""
+        dynamic = self.find_section(".dynamic")
+        data = self.read(dynamic.offset, min(dynamic.size, MOST_DYNAMIC)) if dynamic is not None else b""
+        return list(_DYNAMIC.iter_unpack(data[:len(data) // _DYNAMIC.size * _DYNAMIC.size]))
+
+    def dynamic_texts(self, *tags: int) -> list[str]:
+        """The strings that rows of .dynamic name."""
+        dynamic = self.find_section(".dynamic")
+        if dynamic is None or not dynamic.link < len(self.sections):
+            return []
+        strings = self.sections[dynamic.link]
+        places = [strings.offset + at for tag, at in self.dynamic_entries if tag in tags][:MOST_NEEDED]
+        texts = [self.read(place, MOST_PATH).partition(b"\0")[0] for place in places]
+        return [text.decode("utf-8", "surrogateescape") for text in texts]
+
     @property
     def needed(self) -> tuple[list[str], list[str]]:
         """The sonames of the libraries that it needs, and the folders in which they are looked for first."""
-        dynamic = self.find_section(".dynamic")
-        if dynamic is None or not dynamic.link < len(self.sections):
-            return [], []
-        strings = self.sections[dynamic.link]
-        data = self.read(dynamic.offset, min(dynamic.size, MOST_DYNAMIC))
-        entries = list(_DYNAMIC.iter_unpack(data[:len(data) // _DYNAMIC.size * _DYNAMIC.size]))
-
-        def read_texts(*tags: int) -> list[str]:
-            places = [strings.offset + at for tag, at in entries if tag in tags][:MOST_NEEDED]
-            found = [self.read(place, MOST_PATH).partition(b"\0")[0] for place in places]
-            return [text.decode("utf-8", "surrogateescape") for text in found]
-
-        return read_texts(DT_NEEDED), [each for text in read_texts(DT_RPATH, DT_RUNPATH) for each in text.split(":")]
+        return self.dynamic_texts(DT_NEEDED), [
+            each for text in self.dynamic_texts(DT_RPATH, DT_RUNPATH) for each in text.split(":")]
 
     # places
 

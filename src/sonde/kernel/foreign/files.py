@@ -195,6 +195,7 @@ class ElfFile(ForeignFile):
         if self._debug is None and not self._has_symbols:
             self._debug = self._open_stored(symbol_store.open_debug_file, symbol_store.open_symbols)
         self._functions: list[UserFunction] | None = None
+        self.hazards: tuple[str, dict[int, str]] | None = None  # see kernel.returns
 
     @property
     def kept_bytes(self) -> int:

@@ -119,6 +119,7 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("describe", (int, int, [(int, int, int, int, int, int)], _is_hex, bool, bool, str)),
     ReaderQuestion("functions", ([(str, int, int, int)], int)),  # from an index on; the next index, or 0
     ReaderQuestion("needed", ([str], [str])),
+    ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
     ReaderQuestion("origin", str),
     ReaderQuestion("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
     ReaderQuestion("object", Maybe((int, int))),
