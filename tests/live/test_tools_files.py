@@ -131,6 +131,28 @@ for place in map(int, sys.argv[2].split(",")):
 """
 
 
+# A file in a folder, in one mounted below it, and in one of another file system whose inode has the same number.
+MOUNTS = """
+import ctypes, os, sys
+libc, root = ctypes.CDLL(None), sys.argv[1]
+libc.unshare(0x20000)
+libc.mount(b"none", b"/", None, 0x4000 | 0x40000, None)
+for name in ("chosen/below", "other"):
+    assert libc.mount(b"none", f"{root}/{name}".encode(), b"tmpfs", 0, None) == 0
+assert os.stat(f"{root}/chosen/below").st_ino == os.stat(f"{root}/other").st_ino
+for name, times in (("chosen/a", 3), ("chosen/below/b", 5), ("other/c", 7)):
+    fd = os.open(f"{root}/{name}", os.O_CREAT | os.O_WRONLY)
+    for _ in range(times): os.write(fd, b"x")
+"""
+
+
+def test_dirtop_of_mounts(tmp_path: Path) -> None:
+    for name in ("chosen/below", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    done = run_python(["dirtop", "-d", str(tmp_path / "chosen"), "60"], MOUNTS, tmp_path, str(tmp_path))
+    assert re.findall(rf"^ +0 +(\d+) .*{tmp_path}(.*)$", done.stdout, re.M) == [("8", "/chosen")], done.stdout
+
+
 def pages_in_memory(path: Path) -> int:
     """How many pages of a file are in the page cache: mincore()."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
@@ -168,6 +190,48 @@ def test_cachetop(cold: Path, tmp_path: Path) -> None:
         child.communicate()
     row, = [row for row in rows(tracer.stdout) if (row["PID"], row["COMM"]) == (child.pid, comm)]
     assert row["UID"] == os.getuid() and row["MISSES"] == min(here, int(str(row["HITS"])) + int(str(row["MISSES"])))
+
+
+# Another file is in memory; its pages are written to while those of the first come from the disk.
+REWRITES = """
+import os, sys
+with open(sys.argv[2], "wb") as file: file.write(bytes(256 * 4096))
+fd, other = os.open(sys.argv[1], os.O_RDWR), os.open(sys.argv[2], os.O_WRONLY)
+os.fsync(other)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+with open("/proc/self/comm", "w") as file: file.write("rewriter")
+for place in range(256): os.pwrite(other, b"y" * 4096, 4096 * place)
+for place in range(128): os.pread(fd, 4096, 4096 * place)
+for place in range(128, 256):
+    os.pread(fd, 4096, 4096 * place)
+    os.pwrite(fd, b"z" * 4096, 4096 * place)
+"""
+MAPPED = """
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+memory = mmap.mmap(fd, 256 * 4096, prot=mmap.PROT_READ)
+memory.madvise(mmap.MADV_RANDOM)
+with open("/proc/self/comm", "w") as file: file.write("mapper")
+sum(memory[4096 * place] for place in range(256))
+"""
+
+
+def test_cachetop_of_reads_beside_writes(cold: Path, tmp_path: Path) -> None:
+    """Pages that a program writes to spare it no miss: those that were in memory, and those that it has just read."""
+    tool = ["cachetop", "-r", "1000", "-f", "json", "60"]
+    done = run_python(tool, REWRITES, tmp_path, str(cold), str(tmp_path / "other"))
+    row, = [row for row in rows("\n".join(line for line in done.stdout.splitlines() if line[:1] == "{"))
+            if row["COMM"] == "rewriter"]
+    assert (row["MISSES"], row["DIRTIES"], row["READ_HIT%"], row["WRITE_HIT%"]) == (256, 384, 0, 100)
+
+
+def test_cachetop_of_memory_that_is_mapped(cold: Path, tmp_path: Path) -> None:
+    if "mm_filemap_fault" not in run_sonde("-l", "tracepoint:filemap:*").stdout:
+        pytest.skip("this kernel does not tell of page faults (Linux 6.11)")
+    done = run_python(["cachetop", "-r", "1000", "-f", "json", "60"], MAPPED, tmp_path, str(cold))
+    row, = [row for row in rows("\n".join(line for line in done.stdout.splitlines() if line[:1] == "{"))
+            if row["COMM"] == "mapper"]
+    assert (row["HITS"], row["MISSES"]) == (0, 256)
 
 
 def test_readahead(cold: Path, tmp_path: Path) -> None:

@@ -179,6 +179,13 @@ def test_biopattern(disk: str) -> None:
     assert (row["%RND"], row["%SEQ"]) == (35, 65)  # 21 of 60: the first one, and each behind a gap
 
 
+def test_biopattern_of_a_first_request_at_the_beginning(disk: str) -> None:
+    with Tracer("biopattern", "-d", disk, "-f", "json") as tracer:
+        read_pages(disk, [0, 1])
+    row, = rows(tracer.stdout)
+    assert (row["COUNT"], row["%RND"], row["%SEQ"]) == (2, 50, 50)
+
+
 def test_biolatpcts(disk: str) -> None:
     """As a script that prints each time has them, up to the step of a sixteenth."""
     script = ("rawtracepoint:block_rq_issue { @begun[(uint64)args.rq] = nsecs; } "

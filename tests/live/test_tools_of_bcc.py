@@ -398,9 +398,11 @@ def test_ttysnoop() -> None:
         os.write(slave, b"hello there\n")
         os.write(silent, b"not this\n")
         os.write(slave, b"y" * 300)
+        os.write(slave, b"\0a\0\0b\n")
+        os.writev(slave, [b"in ", b"", b"pieces\0, ", b"z" * 300])
     for fd in (master, slave, other, silent):
         os.close(fd)
-    assert tracer.stdout.strip() == "hello there\n" + "y" * 20
+    assert tracer.stdout.strip() == "hello there\n" + "y" * 20 + "ab\nin pieces, " + "z" * 8
     assert "there is no terminal '/etc/passwd'" in run_sonde("ttysnoop", "/etc/passwd").stderr
 
 

@@ -70,6 +70,49 @@ def test_killsnoop() -> None:
     assert told(every) == [*expected, (0, threading.get_native_id(), 0)]
 
 
+SIGNALS = """
+import ctypes, os, signal, struct
+libc = ctypes.CDLL(None)
+me = os.getpid()
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+info = struct.pack("=iiiiiiq96x", 10, 0, -1, 0, me, os.getuid(), 0)  # si_signo, si_errno, si_code: SI_QUEUE, si_pid ...
+ignored = signal.SIGUSR1
+os.kill(me, ignored)
+assert libc.syscall(129, me, ignored, info) == 0      # rt_sigqueueinfo
+pidfd, folder = os.pidfd_open(me), os.open("/proc/self", os.O_RDONLY)
+signal.pidfd_send_signal(pidfd, ignored)
+signal.pidfd_send_signal(folder, 0)
+assert libc.syscall(424, -1, 0, None, 0) == -1        # pidfd_send_signal of no such descriptor
+assert libc.syscall(297, me, me, ignored, info) == 0  # rt_tgsigqueueinfo
+assert libc.syscall(200, me, ignored) == 0            # tkill
+assert libc.syscall(234, me, me, ignored) == 0        # tgkill
+reader, writer = os.pipe()
+os.close(reader)
+try: os.write(writer, b"x")
+except BrokenPipeError: pass
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls")
+def test_killsnoop_of_every_way(tmp_path: Path) -> None:
+    """Each call that sends signals, and a pipe that nobody reads."""
+    script = tmp_path / "signals.py"
+    script.write_text(SIGNALS)
+    command = f"{os.path.realpath(sys.executable)} -S {script}"
+
+    def told(*options: str) -> list[tuple[object, ...]]:
+        done = run_sonde("killsnoop", *options, "-f", "json", "-c", command)
+        assert done.returncode == 0, done.stderr
+        return [(row["SIG"], row["TPID"] == row["PID"], row["RESULT"]) for row in rows(done.stdout)]
+
+    sent = [(10, True, 0), (10, True, 0), (10, True, 0), (0, True, 0), (0, True, -9)]
+    threads = [(10, True, 0)] * 3
+    assert told() == sent
+    assert told("-a") == sent + threads
+    assert [row for row in told("-a", "-k") if row[0] != signal.SIGCHLD] == [*sent, *threads, (13, True, 0)]
+    assert told("-T", "999999") == []  # no process has it now: one may
+
+
 def test_naptime() -> None:
     """Sleeps of the C library's, of the system calls themselves, and until a moment of a clock."""
     program = """

@@ -232,7 +232,7 @@ def test_exists_asks_for_something() -> None:
     ('exists("t:sched:nope") && pid == 1', False), ('exists("t:sched:nope") || exists("struct sock")', True),
     ('!exists("t:sched:nope")', True), ('exists("struct sock")', True), ('getopt("off", false)', False),
     ('getopt("off")', False), ('!getopt("on")', False), ('getopt("on", false) && pid == 1', True),
-    ('getopt("number", 0)', True), ('!getopt("off", true)', False),
+    ('getopt("number", 0)', False), ('getopt("on", false) ? false : pid == 1', False), ('!getopt("off", true)', False),
 ])
 def test_a_clause_that_is_ruled_out_is_not_there(predicate: str, kept: bool) -> None:
     found = programs(f'begin {{ print(getopt("on")); }} i:s:1 /{predicate}/ {{ print(1); }}', named={"on": ""})

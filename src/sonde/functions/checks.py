@@ -240,11 +240,10 @@ def check_one_of(context: CheckContext, node: Call, types: Types) -> Type | None
 
 def _parse_range(word: str) -> tuple[int, int] | None:
     low, dash, high = word.partition("-")
-    limits = [int(part) if part.isdecimal() and part.isascii() and len(part) < 19 else None
+    limits = [int(part) if part.isdecimal() and part.isascii() and len(part) <= 20 else None
               for part in (low, high if dash else low)]
-    if None in limits or limits[0] > limits[1]:  # type: ignore[operator]
-        return None
-    return limits[0], limits[1]  # type: ignore[return-value]
+    first, last = limits
+    return None if first is None or last is None or first > last or last >> 64 else (first, last)
 
 
 def branch_on_one_of(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:

@@ -32,11 +32,11 @@ from .macros import expand_macros
 from .naming import name_keys, what_end_does
 from .nodes import Tree, walk_nodes
 from .options import Options
-from .rows import Functions, Language
+from .rows import Functions, Language, settles_branch
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
 from .subprograms import check_uncalled, declare_subprograms
-from .typed import CheckedScript, ScriptMap, Unfilled
+from .typed import CheckedProbe, CheckedScript, ScriptMap, Unfilled
 from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
@@ -93,7 +93,9 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     _check_keys(maps, world, diagnostics)
     check_values(trees, maps.values(), diagnostics)
     diagnostics.raise_if_errors()
-    return CheckedScript(source, [p.probe for p in programs], maps, config, options, diagnostics)
+    probes = [p.probe for p in programs]
+    return CheckedScript(source, [p for p in probes if not _is_settled_away(p)] or probes, maps, config, options,
+                         diagnostics)
 
 
 WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")
@@ -233,6 +235,14 @@ def _prune_program(program: ProbeProgram) -> None:
         for value in node.values():
             if isinstance(value, list) and any(_does_nothing(item) for item in value):
                 value[:] = [item for item in value if not _does_nothing(item)]
+
+
+def _is_settled_away(probe: CheckedProbe) -> bool:
+    """Whether parameters, or what the kernel has, make the predicate false for ever: nothing needs to be attached."""
+    predicate = probe.clause.predicate
+    while isinstance(predicate, Binary) and predicate.op == "&&" and predicate.const is None:
+        predicate = predicate.left
+    return predicate is not None and predicate.const == 0 and settles_branch(predicate)
 
 
 def _never_holds(predicate: Expr | None) -> bool:

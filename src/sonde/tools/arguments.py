@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..numerals import parse_whole
 from . import Tool, both_ends
 
-NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID"}
+NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID", "TPID"}
 SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # from 1 up
 LAST_PORT = 65535
 
@@ -131,12 +131,38 @@ def _parse_percentiles(what: str, value: str) -> str:
 
 
 def _find_folders(what: str, value: str) -> str:
-    """/srv/a,/srv/*/b: the numbers of their inodes."""
+    """/srv/a,/srv/*/b: each one's number of its device and inode, as dirtop reckons it."""
     from glob import glob
     found = [path for pattern in value.split(",") for path in glob(pattern) if os.path.isdir(path)]
     if not found:
         raise UsageError(f"{what}: there is no folder '{value}'")
-    return ",".join(str(os.stat(path).st_ino) for path in found)
+    return ",".join(str(_folder_number(path)) for path in found)
+
+
+def _folder_number(path: str) -> int:
+    """Its inode's number beside that of its file system, in 64 bits. stat() may show other numbers than the kernel goes
+    by: btrfs has a device for each subvolume."""
+    fd = os.open(path, os.O_PATH)
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+            facts = dict(line.split(":", 1) for line in file if ":" in line)
+        status = os.fstat(fd)
+    finally:
+        os.close(fd)
+    device = _mounted_device(int(facts["mnt_id"])) or status.st_dev
+    inode = int(facts.get("ino", status.st_ino))  # Linux 5.14
+    return (inode ^ (os.major(device) << 20 | os.minor(device)) << 32) % (1 << 64)
+
+
+def _mounted_device(number: int) -> int:
+    """The device of a mount's file system; 0 if it is not in sight."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            words = line.split(" ", 3)
+            if int(words[0]) == number:
+                major, minor = words[2].split(":")
+                return os.makedev(int(major), int(minor))
+    return 0
 
 
 def _user_number(name: str) -> int | None:
