@@ -63,8 +63,8 @@ def _aggregation(value: Aggregation, div: int) -> Any:
         return _number(int(divided(value, value.type, div)))
     found = []
     for (low, high), count in sorted(value.buckets.items(), key=bucket_order):
-        bounds = {} if low is None else {"min": low}
-        found.append(bounds | ({} if high is None else {"max": high - 1}) | {"count": count // max(1, div)})
+        bounds = {} if low is None else {"min": _number(low)}
+        found.append(bounds | ({} if high is None else {"max": _number(high - 1)}) | {"count": count // max(1, div)})
     return [bucket for bucket in found if bucket["count"]]
 
 
