@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .runtime.events import Event
     from .runtime.session import Session
     from .semantics.world import World
+    from .spec import ScriptSpec
 
 
 class Trace(TracedRun):
@@ -47,7 +48,8 @@ class Trace(TracedRun):
 
     def __init__(self, source: str | Source, options: Options | None = None, process: Process | None = None,
                  world: World | None = None, handle_signals: bool = False, run_statistics: bool = False,
-                 show: Show | None = None, memory: Memory | None = None, budget: float = 0.0) -> None:
+                 show: Show | None = None, memory: Memory | None = None, budget: float = 0.0,
+                 compiler: Callable[[Source, Options], ScriptSpec] = compile_or_recall) -> None:
         source = source if isinstance(source, Source) else Source("stdin", source)
         options = options or Options(env=script_environment())
         memory = memory or Memory()
@@ -56,7 +58,7 @@ class Trace(TracedRun):
         self.process, self.ending = process, Ending()
         notices.follow_ending(self.ending)
         try:
-            spec = compile_or_recall(source, options) if world is None and show is None else \
+            spec = compiler(source, options) if world is None and show is None else \
                 compile(source, options, world, show)
         except BaseException:
             self.ending.over = True

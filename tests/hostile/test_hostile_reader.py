@@ -277,3 +277,17 @@ def test_after_some_files_no_more_of_that_user(tmp_path: Path, monkeypatch: pyte
     os.chown(mine, 65533, 65533)
     with pytest.raises(EnvironmentProblem, match="after 3 others of user 65533"):
         files.open_elf(str(mine))
+
+
+@pytest.mark.parametrize("limits", [
+    "RLIMIT_AS=300000 << 10", "RLIMIT_DATA=100 << 20", "RLIMIT_NOFILE=64", "RLIMIT_NPROC=4096", "RLIMIT_FSIZE=1 << 20",
+    "RLIMIT_CORE=0", "RLIMIT_CPU=3600", "RLIMIT_MEMLOCK=0", "RLIMIT_STACK=1 << 20"])
+def test_symbols_are_read_under_the_limits_of_a_shell_or_a_service(limits: str) -> None:
+    """One that is lower than the reader's own is kept: nobody can raise it."""
+    name, _, most = limits.partition("=")
+    code = (f"import resource; resource.setrlimit(resource.{name}, ({most},) * 2)\n"
+            "from sonde.kernel.world import LiveWorld\n"
+            "print(len(LiveWorld().user_functions('/bin/sh')) + len(LiveWorld().user_functions('/lib64/libc.so.6') or "
+            "LiveWorld().user_functions('libc.so.6') or [1]))")
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0 and int(done.stdout) > 1, done.stderr

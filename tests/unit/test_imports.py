@@ -17,7 +17,7 @@ LONGEST = 600  # lines
 
 BASE = {"basics", "record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership",
         "installed", "shipped", "aliases", "service", "families", "numerals", "kinds", "cpython", "source", "plain",
-        "unwinding", "patterns", "library_texts"}
+        "unwinding", "patterns", "library_texts", "wildcards", "limits"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in FILES} - {"cli", "__init__", "__main__"}
@@ -41,6 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "shipped": {"basics"},
     "service": set(),
     "numerals": set(),
+    "wildcards": set(),
+    "limits": set(),
     "aliases": set(),
     "families": {"basics"},
     "module_pack": {"btf"},
@@ -66,6 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiled": BASE | {"kernel", "language", "semantics", "spec_data"},
     "map_view": BASE | {"notebook", "reading", "expected", "tables", "tabular", "traced_run"},
     "compiling": BASE | FRONT | {"kernel", "compiled"},
+    "compile_child": BASE | FRONT | {"kernel", "compiling", "spec_data"},
     "traced_run": BASE | BACK | {"map_view", "notebook", "reading", "semantics"},
     "arguments": {"errors"},
     "api": ROOMS,

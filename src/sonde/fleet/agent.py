@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from ..plain import Json
     from ..runtime.batch import Raw
     from ..runtime.events import MapReader
+    from ..semantics.options import Options
+    from ..source import Source
+    from ..spec import ScriptSpec
 
 ASKING = 60.0     # s without a ping in which a coordinator has to ask for a run, or for its beginning
 PROMPT = 0.1      # s that a printed line waits for others, at most
@@ -93,7 +96,8 @@ class Agent:
             trace = self._make_trace(asked, text)
         except SondeError as error:
             self._audit.write_script("refused", text, run=asked["run"], why=error.message)
-            self._refuse(error)
+            if not isinstance(error, Gone):
+                self._refuse(error)
             return 1
         self._audit.write_script("started", text, run=asked["run"])
         return self._run_trace(trace, asked)
@@ -116,9 +120,13 @@ class Agent:
         options = Options(params=asked["params"], named=asked["named"], unsafe=asked["unsafe"], timed=True)
         self._policy.restrict_options(options)
         trace = Trace(Source(asked["name"], text), options, handle_signals=True,
-                      budget=self._policy.allowed_budget(asked["budget"]))
+                      budget=self._policy.allowed_budget(asked["budget"]), compiler=self._compile)
         self._policy.check_script(trace.spec)
         return trace
+
+    def _compile(self, source: Source, options: Options) -> ScriptSpec:
+        from ..compile_child import compile_apart
+        return compile_apart(source, options, self._channel.check_end)
 
     def _run_trace(self, trace: Trace, asked: Frame) -> int:
         run, reason = asked["run"], "failed"

@@ -54,6 +54,11 @@ class Channel:
             raise ProtocolError(f"{found.kind} where {kind} was expected")
         return found
 
+    def check_end(self) -> None:
+        """Gone if the coordinator has asked for the end, or has gone."""
+        if self.stopped:
+            raise Gone(self.stopped)
+
     def send_frame(self, data: bytes) -> None:
         """Write a frame whole; Gone if it is not read."""
         with self._lock:

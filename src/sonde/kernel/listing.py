@@ -11,6 +11,7 @@ from ..btf.query import Btf
 from ..kinds import KINDS as ALL_KINDS
 from ..kinds import find_kind
 from ..record import Record
+from ..wildcards import pattern_matcher
 from . import tracefs
 from .notices import show_notice
 from .world import LiveWorld
@@ -66,7 +67,7 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
                 yield from _list_matching_probes(world, kind, f"{kind.name}:{_complete_pattern(kind, pattern)}", "",
                                                  verbose, pid)
         return
-    chosen = [kind for kind in KINDS if _pattern_matcher(head)(kind.name) or head in ALL_KINDS[kind.name].aliases]
+    chosen = [kind for kind in KINDS if pattern_matcher(head)(kind.name) or head in ALL_KINDS[kind.name].aliases]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
         of_file = "/" in rest.rpartition(":")[0]
         chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.files
@@ -84,12 +85,6 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
         yield from _list_matching_probes(world, kind, search, target, verbose, pid)
 
 
-def _pattern_matcher(pattern: str) -> Callable[[str], object]:
-    """A matcher for names in which ``*`` stands for anything, as in attach points."""
-    from re import DOTALL, compile, escape
-    return compile(".*".join(map(escape, pattern.split("*"))), DOTALL).fullmatch
-
-
 def _complete_pattern(kind: ListedKind, rest: str) -> str:
     if ALL_KINDS[kind.name].typed and rest.startswith("bpf:") and rest.count(":") == 1:
         return f"bpf:*:{rest[4:]}"
@@ -98,7 +93,7 @@ def _complete_pattern(kind: ListedKind, rest: str) -> str:
 
 def _list_matching_probes(world: LiveWorld, kind: ListedKind, search: str, target: str, verbose: bool,
                           pid: int) -> Iterator[str]:
-    match = _pattern_matcher(search)
+    match = pattern_matcher(search)
     pattern = kind.kernel_functions and "*" in search.rpartition(":")[2]
     forbidden = world.forbidden_functions() if pattern else ()
     for name in kind.candidates(world, target, pid):
@@ -300,7 +295,7 @@ def _list_types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
     """``struct NAME``, or with ``verbose`` its definition and an empty line."""
     tag, _, name = pattern.partition(" ")
     name = name.strip()
-    fits = _pattern_matcher(name)
+    fits = pattern_matcher(name)
     found: dict[str, tuple[Btf, int]] = {}
     for btf in [world.btf, *world.modules.values()] if world.btf else []:
         for own, number in _matching_types(btf, name, _TAGS[tag]):

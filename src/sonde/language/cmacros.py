@@ -8,7 +8,10 @@ from __future__ import annotations
 from .. import patterns
 from .lexer import TOKEN, Token
 
-MAX_TOKENS = 100_000
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _PARAMETERS = r"\(\s*((?:[A-Za-z_]\w*|\.\.\.)?(?:\s*,\s*(?:[A-Za-z_]\w*|\.\.\.))*)\s*\)"
 
 
@@ -55,16 +58,17 @@ def tokenize_macro_body(text: str) -> list[Token]:
 
 
 def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro], plain: dict[str, str],
-                    hidden: frozenset[str] = frozenset()) -> list[Token]:
+                    count: Callable[[list[Token]], None], hidden: frozenset[str] = frozenset()) -> list[Token]:
     """``tokens`` with every macro replaced; an expansion has the position of the macro's use. Names of ``plain``
-    numbers and strings, which are constants elsewhere, are replaced in arguments: they may be pasted to something."""
+    numbers and strings, which are constants elsewhere, are replaced in arguments: they may be pasted to something.
+    ``count`` is given what each macro is replaced by at first, and raises an error when all of it is too much."""
     out: list[Token] = []
     index = 0
     while index < len(tokens):
         token = tokens[index]
         index += 1
         macro = macros.get(token[1]) if token[0] == "word" and token[1] not in hidden else None
-        if macro is None or len(out) > MAX_TOKENS:
+        if macro is None:
             out.append(token)
             continue
         args: dict[str, list[Token]] = {}
@@ -81,11 +85,12 @@ def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro], plain: dict[
             args = _bind_arguments(macro, given)
             end = tokens[after - 1][3]
             index = after
-        expanded = {name: [piece for token in expand_c_macros(arg, macros, plain, hidden)
+        expanded = {name: [piece for token in expand_c_macros(arg, macros, plain, count, hidden)
                            for piece in _expand_plain(token, plain, macros)] for name, arg in args.items()}
         body = _substitute_arguments(macro, args, expanded)
         placed = [(kind, text, token[2], end) for kind, text, _, _ in body]
-        out += expand_c_macros(placed, macros, plain, hidden | {macro.name})
+        count(placed)
+        out += expand_c_macros(placed, macros, plain, count, hidden | {macro.name})
     return out
 
 

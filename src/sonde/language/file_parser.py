@@ -30,21 +30,26 @@ class FileParser(StatementParser):
 
     def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str], files: Files,
                  load_file: Callable[[FileParser, str, Span], None], outer: FileParser | None = None) -> None:
+        shared = outer._preprocessor if outer is not None else None
+        self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds,
+                                          files.predefines, self._include_file, shared)
+        self.effort = self._preprocessor.effort
         super().__init__(source, diagnostics)
         self.params = params
         self.files = files
         self.within: int = 0 if outer is None else outer.within + 1
         self.loaded: set[str] = set() if outer is None else outer.loaded  # imports, and headers read only once
         self._load_file = load_file
-        shared = outer._preprocessor if outer is not None else None
-        self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds,
-                                          files.predefines, self._include_file, shared)
         self.packs = self._preprocessor.packs
         self._lexer = Lexer(source.text, self._preprocessor)
         self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
         self._noted = Attributes()
         self.typedefs = set() if outer is None else outer.typedefs
         self.constants = {} if outer is None else outer.constants
+
+    def load_tokens(self, tokens: list[Token]) -> None:
+        self.effort.count_read(len(tokens), self.token_span(tokens[0]))
+        super().load_tokens(tokens)
 
     def _include_file(self, name: str, quoted: bool, span: Span) -> None:
         """#include: a user's header is read; the system's are not needed."""

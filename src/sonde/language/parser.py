@@ -430,6 +430,7 @@ def _load_file(outer: FileParser, path: str, span: Span) -> None:
     except OSError as error:
         outer.report_inclusion("header-not-found", f"failed to open file '{path}': {error.strerror}", span)
         return
+    outer.effort.count_file(len(source.text), span)
     if path.endswith(".bt"):
         outer.loaded.add(path)
         Parser(source, outer.diagnostics, outer.params, outer.files, outer)._parse_items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import patterns
 from ..source import Source, Span
 from .diagnostics import Diagnostics
+from .effort import Effort
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Preprocessor:
         self.macros: dict[str, CMacro] = outer.macros if outer is not None else {}
         self.includes: list[str] = outer.includes if outer is not None else []
         self.packs: list[int] = outer.packs if outer is not None else [0]
+        self.effort: Effort = outer.effort if outer is not None else Effort(diagnostics)
         self._include_file = include
         self._source = source
         self._diagnostics = diagnostics
@@ -92,7 +94,11 @@ class Preprocessor:
         if not any(token[1] in self.macros for token in tokens):
             return tokens
         from .cmacros import expand_c_macros
-        return expand_c_macros(tokens, self.macros, self.defines)
+        return expand_c_macros(tokens, self.macros, self.defines, self._count_tokens)
+
+    def _count_tokens(self, tokens: list[Token]) -> None:
+        if tokens:
+            self.effort.count_tokens([token[1] for token in tokens], Span(self._source, *tokens[0][2:]))
 
     def _error(self, code: str, message: str, span: Span, hints: tuple[str, ...] = ()) -> None:
         if not self._diagnostics.is_full:

@@ -8,13 +8,14 @@ from ..language.diagnostics import Diagnostics, nearest_names
 from ..record import Record
 from ..source import Span
 from ..spec import Attach, Config
+from ..wildcards import pattern_matcher as pattern_matcher
 from .nodes import Use
 from .options import Options
 from .world import World
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class WrittenPoint(Record):
@@ -126,15 +127,6 @@ class ProbeFinder:
 def is_pattern(text: str) -> bool:
     """Whether a name may stand for many. ``*`` is the only wildcard, as in bpftrace: C++ has ``operator[]``."""
     return "*" in text or "[" in text and "]" in text
-
-
-def pattern_matcher(pattern: str) -> Callable[[str], bool]:
-    """What a name must be like in which ``*`` stands for anything."""
-    if not is_pattern(pattern):
-        return lambda name: name == pattern
-    import re
-    compiled = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
-    return lambda name: compiled.fullmatch(name) is not None
 
 
 def split_offset(text: str) -> tuple[str, int] | None:

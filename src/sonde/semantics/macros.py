@@ -162,7 +162,7 @@ class _Expander:
     def _expand_macro(self, macro: Macro, node: Any, depth: int) -> Expr:
         args = node.args if isinstance(node, Call) else []
         chain = _recursion(macro, node.span)
-        if chain or depth >= MAX_DEPTH or self.nodes > MAX_NODES:
+        if chain or depth >= MAX_DEPTH:
             self.diagnostics.error("macro-depth", "Recursive macro call detected. Call chain: "
                                    f"{chain or macro.name + ' > ...'}", node.span)
             return IntLiteral(node.span, value=0)
@@ -217,12 +217,13 @@ class _Expander:
 
     def _instantiate_body(self, node: Any, macro: Macro, bound: dict[str, Node], suffix: str) -> Any:
         """A copied body with the arguments put in and its own variables renamed."""
-        self.nodes += 1
         if isinstance(node, list):
             return [self._instantiate_body(item, macro, bound, suffix) for item in node]
         if not isinstance(node, Node):
             return node
+        self._count_nodes(1, node)
         if isinstance(node, Name) and node.name in bound:
+            self._count_nodes(sum([1 for _ in walk_nodes(bound[node.name])]), node)
             return copy_tree(bound[node.name])
         for field in node._fields:
             value = getattr(node, field)
@@ -241,6 +242,14 @@ class _Expander:
         elif isinstance(node, MapRef):
             self._rename_map(node, macro, bound)
         return node
+
+    def _count_nodes(self, count: int, node: Node) -> None:
+        """Count parts that calls are replaced by. CompileError at the one that is too much."""
+        self.nodes += count
+        if self.nodes > MAX_NODES:
+            self.diagnostics.error("program-too-large", "The program is too large: macros are replaced by more than "
+                                   f"{MAX_NODES} parts", node.span, ["a fn is compiled once, however often it is used"])
+            self.diagnostics.raise_if_errors()
 
     def _rename_map(self, node: MapRef, macro: Macro, bound: dict[str, Node]) -> None:
         given = bound.get(node.name)

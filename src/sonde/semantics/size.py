@@ -74,9 +74,15 @@ def check_values(trees: Iterable[Tree], maps: Iterable[ScriptMap], diagnostics: 
                               f"{MOST_VALUES} can be printed", span, ["print some of its members"])
 
 
-def _values_in(type: Type) -> int:
+def _values_in(type: Type, known: dict[int, int] | None = None) -> int:
+    """``known``: what was counted of structs, by their id: each of many may have the next one twice."""
+    known = {} if known is None else known
     if isinstance(type, Array):
-        return type.count * _values_in(type.of)
+        return type.count * _values_in(type.of, known)
     if isinstance(type, Tuple):
-        return sum([_values_in(part) for part in type.of])
-    return STRUCT + sum([_values_in(field.type) for field in type.fields]) if isinstance(type, Struct) else 1
+        return sum([_values_in(part, known) for part in type.of])
+    if not isinstance(type, Struct):
+        return 1
+    if id(type) not in known:
+        known[id(type)] = STRUCT + sum([_values_in(field.type, known) for field in type.fields])
+    return known[id(type)]

@@ -135,16 +135,17 @@ def _check_form(context: CheckContext, written: Subprogram, made: CheckedFunctio
                       written)
 
 
-def _needs_frame(context: CheckContext, written: Subprogram, seen: frozenset[str] = frozenset()) -> bool:
+def _needs_frame(context: CheckContext, written: Subprogram) -> bool:
     """Whether the function must reach the program that it is called in: its context, or its end."""
-    if written.name in seen:
-        return False
-    for node in walk_nodes(written.body):
-        if isinstance(node, Call) and node.name in context.subprograms:
-            if _needs_frame(context, context.subprograms[node.name], seen | {written.name}):
+    pending, seen = [written], {written.name}
+    while pending:
+        for node in walk_nodes(pending.pop().body):
+            called = context.subprograms.get(node.name) if isinstance(node, Call) else None
+            if called is None and (isinstance(node, Call) or isinstance(node, Name) and node.name in context.builtins):
                 return True
-        elif isinstance(node, Call) or isinstance(node, Name) and node.name in context.builtins:
-            return True
+            if called is not None and called.name not in seen:
+                seen.add(called.name)
+                pending.append(called)
     return False
 
 

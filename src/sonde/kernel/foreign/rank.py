@@ -9,6 +9,7 @@ import struct
 
 from ...arch import ARCHES
 from ...arch.syscalls import syscall_number
+from ...limits import lower_limit
 from .. import syscalls
 from .questions import MOST_MEMORY
 
@@ -40,7 +41,7 @@ def lower_rank(keep: int) -> None:
     for kind, most in ((resource.RLIMIT_AS, ADDRESSES), (resource.RLIMIT_DATA, MOST_MEMORY),
                        (resource.RLIMIT_NOFILE, DESCRIPTORS), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
                        (resource.RLIMIT_NPROC, 0)):
-        resource.setrlimit(kind, (most, most))
+        lower_limit(kind, most)  # a shell's or a service's own limit may be lower, and is not to be raised
     syscalls.drop_privileges()
     syscalls.die_with_parent()
     syscalls.filter_system_calls(calls)
@@ -48,7 +49,7 @@ def lower_rank(keep: int) -> None:
 
 def limit_memory(size: int) -> None:
     """Limit this process's own memory to this many bytes, until told otherwise."""
-    resource.setrlimit(resource.RLIMIT_DATA, (size, MOST_MEMORY))
+    lower_limit(resource.RLIMIT_DATA, size, MOST_MEMORY)
 
 
 def _become_nobody() -> None:

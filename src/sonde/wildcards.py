@@ -1,0 +1,27 @@
+"""Names in which ``*`` stands for anything: of probes, in scripts and listings."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def pattern_matcher(pattern: str) -> Callable[[str], bool]:
+    """What a name must be like. No pattern takes longer than its length times the name's."""
+    first, *pieces = pattern.split("*")
+    if not pieces:
+        return lambda name: name == first
+    *middle, last = [piece for piece in pieces[:-1] if piece] + pieces[-1:]
+
+    def matches(name: str) -> bool:
+        """Each piece at the first place after the one before it: no other choice of places leaves more room."""
+        if not name.startswith(first):
+            return False
+        at = len(first)
+        for piece in middle:
+            at = name.find(piece, at) + len(piece)
+            if at < len(piece):
+                return False
+        return len(name) - at >= len(last) and name.endswith(last)
+    return matches
