@@ -1,0 +1,79 @@
+"""Tools that see what programs do, whatever the way: by io_uring, by calls of 32-bit programs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from printed import rows
+from support import run_sonde
+
+TESTS = Path(__file__).parents[1]
+
+
+def build_target(source: str, folder: Path, *options: str) -> str:
+    """The path of a program made from a C file of the tests."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc")
+    program = folder / source.partition(".")[0]
+    made = subprocess.run([compiler, *options, "-O1", "-o", program, TESTS / source], capture_output=True, text=True,
+                          check=False)
+    if made.returncode:
+        pytest.skip(f"gcc: {made.stderr}")
+    return str(program)
+
+
+@pytest.fixture
+def compat_target(tmp_path: Path) -> str:
+    """A 32-bit program."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("32-bit programs of x86")
+    program = build_target("compat_target.c", tmp_path, "-m32", "-static", "-nostdlib", "-fno-pie", "-no-pie",
+                           "-fno-stack-protector", "-mpreferred-stack-boundary=2")
+    try:
+        assert subprocess.run([program, "/nosuch"], check=False).returncode == 0
+    except OSError:
+        pytest.skip("this kernel runs no 32-bit programs")
+    return program
+
+
+def json_lines(text: str) -> list[dict[str, object]]:
+    return rows("\n".join(line for line in text.splitlines() if line[:1] == "{"))
+
+
+def test_opensnoop_of_io_uring(tmp_path: Path) -> None:
+    if "io_uring_submit_req" not in run_sonde("-l", "rawtracepoint:io_uring_*").stdout:
+        pytest.skip("this kernel does not tell of io_uring's requests")
+    program = build_target("ring_target.c", tmp_path)
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.write_text("")
+    if subprocess.run([program], check=False).returncode == 77:
+        pytest.skip("no io_uring here")
+
+    def told(*options: str) -> list[tuple[object, ...]]:
+        done = run_sonde("opensnoop", *options, "-f", "json", "-c", f"{program} {there} {missing} {there}")
+        assert done.returncode == 0, done.stderr
+        return [(row["COMM"], int(str(row["FD"])) >= 0, row["ERR"], row["PATH"]) for row in json_lines(done.stdout)
+                if str(tmp_path) in str(row["PATH"])]
+
+    opened = ("ring_target", True, 0, str(there))
+    failed = ("ring_target", False, 2, str(missing))
+    assert told() == [opened, failed, opened]
+    assert told("-x") == [failed]
+    assert told("-n", "other") == []
+
+
+def test_execsnoop_of_32_bit_programs(compat_target: str) -> None:
+    """One that is started, and what it starts itself."""
+    done = run_sonde("execsnoop", "-f", "json", "-c", f"{compat_target} /nosuch /bin/sh -c true")
+    assert done.returncode == 0, done.stderr
+    assert [(row["COMM"], row["RET"], row["ARGS"]) for row in json_lines(done.stdout)] == [
+        ("compat_target", 0, f"{compat_target} /nosuch /bin/sh -c true"), ("sh", 0, "/bin/sh -c true")]
+    quoted = run_sonde("execsnoop", "-q", "--max-args", "2", "-c", f"{compat_target} /nosuch /bin/sh -c true")
+    assert re.search(r' "/bin/sh" "-c"$', quoted.stdout, re.M), quoted.stdout
