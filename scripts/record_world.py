@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from btf_subset import extract_subset
 
 STRUCTS = """
-kmem_cache fs_struct mnt_namespace mount address_space
+kmem_cache socket_alloc fs_struct mnt_namespace mount address_space
 task_struct thread_info mm_struct files_struct fdtable file dentry qstr path inode super_block vfsmount socket sock
 sock_common tcp_sock inet_sock inet_connection_sock request_sock udp_sock sk_buff sk_buff_head skb_shared_info iphdr
 ipv6hdr tcphdr udphdr icmphdr icmp6hdr ethhdr in_addr in6_addr sockaddr sockaddr_in sockaddr_in6 sockaddr_un net
@@ -51,9 +51,10 @@ tcp_retransmit_skb tcp_rcv_established inet_csk_accept ip_rcv udp_sendmsg udp_re
 __alloc_skb build_skb napi_build_skb skb_clone skb_copy __pskb_copy_fclone skb_split skb_segment skb_gro_receive
 skb_try_coalesce kfree_skbmem napi_skb_cache_put security_socket_sendmsg bpf_rdonly_cast bpf_iter_task
 kfree_skb_reason sock_alloc_file __x64_sys_getppid vfs_create vfs_fsync_range lookup_fast d_lookup cap_capable
-swap_read_folio do_filp_open vfs_unlink mutex_lock mutex_lock_interruptible mutex_lock_killable mutex_trylock
-mutex_unlock page_cache_ra_unbounded page_cache_ra_order virtqueue_add_sgs virtqueue_add_outbuf virtqueue_add_inbuf
-virtqueue_add_inbuf_ctx folio_mark_accessed xfs_file_read_iter xfs_file_write_iter xfs_file_open xfs_file_fsync
+swap_read_folio do_filp_open vfs_unlink __destroy_inode mutex_lock mutex_lock_interruptible mutex_lock_killable
+mutex_trylock mutex_unlock page_cache_ra_unbounded page_cache_ra_order virtqueue_add_sgs virtqueue_add_outbuf
+virtqueue_add_inbuf virtqueue_add_inbuf_ctx folio_mark_accessed xfs_file_read_iter xfs_file_write_iter xfs_file_open
+xfs_file_fsync
 """.split()
 
 TRACEPOINTS = """

@@ -17,8 +17,8 @@ FAMILIES = {
     "joining": "join str_join str_concat",
     "patterns": "globmatch",
     "names": "ksym usym strerror signal_name syscall_name cgroup_path cgroupid",
-    "network": "ntop ntop_by pton macaddr bswap sock_laddr sock_raddr sock_spliced recv_takes tcp_state socket_cookie "
-               "skboutput",
+    "network": "ntop ntop_by pton macaddr bswap sock_laddr sock_raddr sock_spliced fd_socket socket_inode "
+               "recv_takes tcp_state socket_cookie skboutput",
     "block": "request_disk bio_disk",
     "tasks": "is_dead",
     "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",

@@ -87,6 +87,24 @@ def test_filelife(tmp_path: Path) -> None:
         assert 0.099 <= float(str(row["AGE(s)"])) <= took + 0.001
 
 
+def test_filelife_tells_files_from_what_has_their_inodes_later(tmp_path: Path) -> None:
+    """Another is renamed over some; then symbolic links and FIFOs get their inodes, and go. A file with two names goes
+    with the first."""
+    with Tracer("filelife", "-p", ME, "-f", "json", timeout=150) as tracer:
+        for _ in range(30):
+            (tmp_path / "file").write_text("x")
+            (tmp_path / "old").symlink_to("nowhere")
+            (tmp_path / "old").rename(tmp_path / "file")
+            (tmp_path / "file").unlink()
+            os.mkfifo(tmp_path / "pipe")
+            (tmp_path / "pipe").unlink()
+        (tmp_path / "one").write_text("x")
+        (tmp_path / "two").hardlink_to(tmp_path / "one")
+        (tmp_path / "two").unlink()
+        (tmp_path / "one").unlink()
+    assert [row["FILE"] for row in rows(tracer.stdout)] == ["two"], tracer.stderr
+
+
 def test_klockstat_tells_who_holds(tmp_path: Path) -> None:
     """lseek() of a file that two descriptors share takes the mutex of its position, each time."""
     with (tmp_path / "file").open("w") as file, open(os.dup(file.fileno()), "w"), \
