@@ -8,10 +8,11 @@ import os
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from support import Tracer, run_sonde, set_comm
+from support import Tracer, compile_c, run_sonde, set_comm
 
 ME = str(os.getpid())
 
@@ -110,3 +111,47 @@ def test_hrtimers() -> None:
         times = sum(bucket["count"] for bucket in buckets(found[name]["hrtimer_wakeup"]))
         assert 60 <= times <= expired  # those that run while the probes are attached may lack their end
     assert set(found) == {"@started", "@expired", "@late_us", "@run_us"}
+
+
+LEFT = r"""
+#include <setjmp.h>
+#include <stdio.h>
+#include <unistd.h>
+static jmp_buf there;
+__attribute__((noipa)) void leaf(int left) { usleep(1000); if (left) longjmp(there, 1); }
+__attribute__((noipa)) int outer(int depth)
+{
+    if (depth == 0) {
+        usleep(1000);
+        longjmp(there, 1);
+    }
+    if (depth < 3)
+        return outer(depth - 1);
+    if (!setjmp(there))
+        outer(depth - 1);
+    usleep(300000);
+    return depth;
+}
+int main(void)
+{
+    for (volatile int i = 0; i < 6; i++)
+        if (!setjmp(there))
+            leaf(i % 2);
+    return outer(3) != 3;
+}
+"""
+
+
+@pytest.mark.parametrize("function, returned, left, least", [("leaf", 3, 3, 1), ("outer", 1, 3, 300)])
+def test_calls_left_by_longjmp_are_counted(function: str, returned: int, left: int, least: int,
+                                           tmp_path: Path) -> None:
+    """They are not taken for the calls that return after them: the outermost call alone lasts 300 ms."""
+    program = compile_c(LEFT, tmp_path, "left", "-fno-optimize-sibling-calls")
+    latency = run_sonde("funclatency", "-c", str(program), "-m", f"{program}:{function}")
+    assert f"{left} calls did not return" in latency.stdout.splitlines()
+    found = re.search(r"\.count = (\d+), \.average = (\d+)", latency.stdout)
+    assert found and int(found[1]) == returned and int(found[2]) >= least
+    slower = run_sonde("funcslower", "-c", str(program), f"{program}:{function}")
+    rows = [line.split() for line in slower.stdout.splitlines() if f" {function} " in f"{line} "]
+    assert len(rows) == returned and all(float(row[2]) >= least for row in rows)
+    assert f"{left} calls did not return" in slower.stdout.splitlines()
