@@ -262,6 +262,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "harmful-return": ("The kernel's return probe replaces a return address that something else reads, which could end "
                        "the traced program: probe the function's entry, or a static probe.", ""),
     "inside-function": ("A return probe stands where a function begins.", ""),
+    "sample-rate": ("The kernel takes fewer samples than that, and does not count the others.", ""),
     "mid-instruction": ("A breakpoint there would lie within an instruction and wreck the program.", ""),
     "no-argument": ("The probe has fewer arguments, and this one is 0; or a program cannot read it.", ""),
     "mixed-memory": ("A function is given pointers into user memory and into kernel memory.",

@@ -226,6 +226,9 @@ class FakeWorld:
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         return True
 
+    def sample_limit(self) -> int:
+        return 50_000
+
     def return_hazard(self, path: str, offset: int) -> str:
         return ""
 

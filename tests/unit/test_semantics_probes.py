@@ -258,3 +258,25 @@ def test_what_a_constant_rules_out_is_not_checked(form: str) -> None:
         check_text("t:sched:sched_switch { " + form.format(test, then, other) + " }")
         with pytest.raises(CompileError, match="nosuch"):
             check_text("t:sched:sched_switch { " + form.format(test, other, then) + " }")
+
+
+@pytest.mark.parametrize("text, most", [
+    ("profile:hz:50000 { }", 0), ("profile:hz:50001 { }", 50_000), ("interval:us:10 { }", 50_000), ("i:us:999 { }", 0),
+    ("profile:ns:100 { }", 50_000), ("profile:15us { }", 50_000), ("software:cpu-clock:1000 { }", 50_000),
+    ("software:task-clock:1000 { }", 50_000), ("software:faults:1 { }", 0), ("software:cpu-clock { }", 0),
+])
+def test_more_samples_than_the_kernel_takes(text: str, most: int) -> None:
+    """Of timers and clocks, which count nanoseconds; other events are counted as they come."""
+    found = check_text(text).diagnostics.items
+    assert [d.code for d in found] == ["sample-rate"] * bool(most)
+    assert not most or f"more than the kernel's {most}" in found[0].message and found[0].hints == [
+        "sysctl kernel.perf_event_max_sample_rate is 50000"]
+
+
+def test_no_timer_is_faster_than_the_kernels() -> None:
+    class Unlimited(KprobeWorld):
+        def sample_limit(self) -> int:
+            return 1_000_000
+
+    found = check_text("profile:hz:200000 { }", Unlimited()).diagnostics.items
+    assert "more than the kernel's 100000" in found[0].message and "10 us at least" in found[0].hints[0]

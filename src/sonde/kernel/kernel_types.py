@@ -46,6 +46,10 @@ class KernelTypes:
         """BTF of loaded modules by name."""
         return {}
 
+    def sample_limit(self) -> int:
+        """Samples a second that an event of perf may make; 0, since no file of types has it."""
+        return 0
+
     @cached_property
     def btf(self) -> Btf | None:
         """BTF of vmlinux."""

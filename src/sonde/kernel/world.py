@@ -188,6 +188,14 @@ class LiveWorld(KernelTypes, UserSide):
         """The kernel's symbols."""
         return KernelSymbols()
 
+    def sample_limit(self) -> int:
+        """The sysctl, which the kernel lowers by itself when interrupts take long (perf_cpu_time_max_percent)."""
+        try:
+            with open("/proc/sys/kernel/perf_event_max_sample_rate", encoding="ascii") as file:
+                return max(0, int(file.read()))
+        except (OSError, ValueError):
+            return 0
+
     @cached_property
     def tracefs(self) -> str:
         """Where tracefs is; mounts it if need be, else raises EnvironmentProblem."""

@@ -168,6 +168,7 @@ def _expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> 
     if isinstance(period, str):
         return finder.error("probe-form", period, point, [f"write {forms}"])
     pid = finder.options.own_process if KINDS[kind].samples else 0
+    _warn_of_rate(finder, point, period)
     rate = parts if len(parts) == 2 or period < 1000 else ["us", str(period // 1000)]  # as bpftrace
     return [Attach(kind, f"{kind}:{':'.join(rate)}", period=period, pid=pid)]
 
@@ -198,12 +199,31 @@ def _parse_period(kind: str, parts: list[str]) -> int | str:
     return length
 
 
+_SHORTEST = 10_000  # ns: perf_swevent_hrtimer() in kernel/events/core.c; of profile, interval, and the clocks below
+_NEVER_LIMITED = 1_000_000  # ns: no machine's limit is asked for; the answer may change, and keeps a spec from the cache
+
+
+def _warn_of_rate(finder: ProbeFinder, point: AttachPoint, period: int) -> None:
+    """Samples beyond the kernel's rate are left out there, and counted nowhere: they are throttled until the next tick
+    (__perf_event_account_interrupt() in kernel/events/core.c)."""
+    if period >= _NEVER_LIMITED or not finder.options.warnings or finder.options.compile_only:
+        return
+    limit = finder.world.sample_limit()
+    most = min(limit or 10 ** 9, 10 ** 9 // _SHORTEST)
+    if 10 ** 9 // period > most:
+        why = f"sysctl kernel.perf_event_max_sample_rate is {limit}" if limit == most else \
+            f"its timers have periods of {_SHORTEST // 1000} us at least"
+        finder.diagnostics.warning("sample-rate", f"{10 ** 9 // period} times a second are more than the kernel's "
+                                   f"{most}: the others are left out, and counted nowhere", point.span, [why])
+
+
 SOFTWARE = {"cpu-clock": 1_000_000, "cpu": 1_000_000, "task-clock": 1_000_000, "page-faults": 100, "faults": 100,
             "context-switches": 1000, "cs": 1000, "cpu-migrations": 1, "minor-faults": 100, "major-faults": 1,
             "alignment-faults": 1, "emulation-faults": 1, "dummy": 1, "bpf-output": 1}
 HARDWARE = {"cpu-cycles": 1_000_000, "cycles": 1_000_000, "instructions": 1_000_000, "cache-references": 1_000_000,
             "cache-misses": 1_000_000, "branch-instructions": 100_000, "branches": 100_000, "branch-misses": 100_000,
             "bus-cycles": 100_000, "frontend-stalls": 1_000_000, "backend-stalls": 1_000_000, "ref-cycles": 1_000_000}
+_CLOCKS = ("cpu-clock", "cpu", "task-clock")  # they count nanoseconds
 _COUNTED = {"software": SOFTWARE, "hardware": HARDWARE}
 _PERF_ALIASES = {"cpu": "cpu-clock", "faults": "page-faults", "cs": "context-switches", "cycles": "cpu-cycles",
                  "branches": "branch-instructions"}
@@ -226,6 +246,8 @@ def _expand_counter(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -
     if count is None:
         return finder.error("probe-form", f"Invalid count for {kind} probe: {describe_bad_number(parts[1])}", point)
     count = count or events[event]
+    if event in _CLOCKS:
+        _warn_of_rate(finder, point, count)
     name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 else f"{kind}:{event}:"
     return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.own_process)]
 

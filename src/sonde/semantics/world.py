@@ -100,6 +100,10 @@ class World(Protocol):
     def kernel_symbol(self, name: str) -> int | None:
         """Address of a kernel symbol."""
 
+    def sample_limit(self) -> int:
+        """Samples a second that an event of perf may make on a CPU (kernel.perf_event_max_sample_rate); 0 if not
+        known."""
+
     # user space
 
     def find_binaries(self, name: str, pid: int = 0) -> list[str]:
