@@ -200,7 +200,7 @@ def _parse_period(kind: str, parts: list[str]) -> int | str:
 
 
 _SHORTEST = 10_000  # ns: perf_swevent_hrtimer() in kernel/events/core.c; of profile, interval, and the clocks below
-_NEVER_LIMITED = 1_000_000  # ns: no machine's limit is asked for; the answer may change, and keeps a spec from the cache
+_NEVER_LIMITED = 1_000_000  # ns: the limit is not asked for, whose answer would keep a spec from the cache
 
 
 def _warn_of_rate(finder: ProbeFinder, point: AttachPoint, period: int) -> None:
