@@ -113,8 +113,8 @@ def has_tables(spec: ScriptSpec) -> bool:
 
 
 def table_columns(spec: ScriptSpec) -> list[str]:
-    """The columns of all of a script's tables, each name once."""
-    return [*dict.fromkeys(column.name for site in spec.sites for column in site.columns)]
+    """The columns of the tables that a script has rows of, each name once."""
+    return [*dict.fromkeys(column.name for site in spec.sites if site.fields for column in site.columns)]
 
 
 class TableCell:

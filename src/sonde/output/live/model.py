@@ -276,8 +276,9 @@ class ToolTables:
         """What is no row is seen as text."""
 
     def build_tables(self) -> list[LiveTable]:
-        """Those that something has been printed of."""
-        return [table.build_table() for table in self._tables.values() if table.columns]
+        """Those that have rows, or as long as none has the first."""
+        built = [table.build_table() for table in self._tables.values() if table.columns]
+        return [table for table in built if table.rows] or built[:1]
 
     def _table_of(self, name: str) -> ToolTable:
         return self._tables.setdefault(name, ToolTable(name or self._name))

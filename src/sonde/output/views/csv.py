@@ -47,7 +47,7 @@ class CsvView(Base):
         self._timed = any(site.kind in ("print_map", "printf", "print") for site in self.spec.sites)
         lead = self.target.table[:len(lead)]  # HOST, where there are many
         self._declared = [*lead, *table_columns(self.spec)] if has_rows and has_tables(self.spec) else []
-        tables = len({site.table for site in self.spec.sites if site.table}) or bool(lines)
+        tables = len({site.table for site in self.spec.sites if site.table and site.fields}) or bool(lines)
         self._several = len(self._events) + len(self._maps) + tables > 1
         self._writer = csv.writer(self, lineterminator="\n")
         self._places: dict[str, int] = {}
