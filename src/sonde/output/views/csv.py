@@ -55,7 +55,7 @@ class CsvView(Base):
             self.heading(())
 
     def heading(self, names: Sequence[str], table: str = "") -> None:
-        if self._places and set(names) <= self._places.keys():
+        if self._places and (table and self._declared or set(names) <= self._places.keys()):
             return
         tables: list[Iterable[str]] = [*[keys for keys, _ in self._maps.values()], self._declared, names,
                                        *self._events.values(), *[values for _, values in self._maps.values()]]
