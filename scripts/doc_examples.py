@@ -173,7 +173,7 @@ STATEMENTS: list[tuple[str, str, str]] = [
      "such a column; its condition has to be known when compiling. `name(values)` prints a row, one value for each "
      "conversion, `heading(name)` the names, as wide as their columns. Between two columns stands a blank, but none after "
      "a format that ends with `:` `,` `;` or a blank. A column with two numbers and a point, `%d.%03d`, is one number; "
-     "`%.0s` is not printed, and is in the data. A table can begin with the columns of another: `other;`. In `-f json`, "
+     "`%.0s` is not printed, and is in the data; `\\n%s` stands below its row. A table can begin with the columns of another: `other;`. In `-f json`, "
      "`-f csv`, data frames and `sonde top` a cell has its value without what is printed around it, and what else such a "
      "script prints is no row. `table` and `heading` are no reserved words.",
      'table reads { TIME: "%-8s" if getopt("timestamp", false); PID: "%-7d"; COMM: "%-16s"; "SIZE(kB)": "%5d.%03d"; }\n'

@@ -150,7 +150,7 @@ def test_columns_from_elsewhere_are_checked(column: list[str | int]) -> None:
     ('table t { A: "%d"; } begin { t(1, 2); }', "a row of t has 1 values (2 provided)"),
     ('table t { A: "%d"; } begin { t("x"); }', "unsupported format specifier"),
     ('table t { A: "no value"; } begin { t(1); }', "it prints no value"),
-    ('table t { A: "%d\\n"; } begin { t(1); }', "a row is one line"),
+    ('table t { A: "%d\\n"; } begin { t(1); }', "a line ends only before a column"),
     ('table t { A: "%d" if pid == 1; } begin { t(1); }', "has to be known when the script is compiled"),
     ('table t { A: comm; } begin { t(1); }', "needs a string literal"),
     ('table t { A: "%d"; A: "%d"; } begin { t(1, 2); }', "two columns are called A"),

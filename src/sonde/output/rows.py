@@ -119,7 +119,7 @@ def table_columns(spec: ScriptSpec) -> list[str]:
 
 class TableCell:
     """A cell of a table's row. Of one conversion it is the value: a number by all of ``diuxXop``, whatever is printed
-    around it. Of several it is their text, which is a number if they are one with a point."""
+    around it; but quotes around a text belong to it. Of several it is their text, which is a number if they are one with a point."""
 
     def __init__(self, name: str, parts: Sequence[FormatPart], fields: Sequence[EventField]) -> None:
         self.name = name
@@ -131,6 +131,8 @@ class TableCell:
             plain = "d" if only.conversion in "di" else "u"
             self.parts = [FormatPart("", plain, "", "ll" if only.conversion == "p" else only.length) if self.number
                           else FormatPart("", only.conversion, "", only.length)]
+            if not self.number and len(parts) == 3 and parts[0].literal == parts[2].literal:
+                self.parts = [parts[0], *self.parts, parts[2]]
         else:
             at = [place for place, part in enumerate(parts) if part.conversion]
             inner = parts[at[0]:at[-1] + 1]

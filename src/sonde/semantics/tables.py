@@ -1,7 +1,8 @@
 """Tables: ``table name { column: format; ... }``, rows by ``name(values)``, the heading by ``heading(name)``.
 
 A row is a printf() whose format is that of its columns, one after the other, with a blank between two unless the first
-ends with one of ``JOINING`` or prints nothing (``%.0s``: a column of the data alone). A column whose condition does not
+ends with one of ``JOINING`` or prints nothing (``%.0s``: a column of the data alone), or the second begins with a line's
+end (a stack, below the row). A column whose condition does not
 hold is none: its format is left out, and its values are not looked at. In the heading a column's name stands where its
 values stand in the rows.
 """
@@ -85,9 +86,9 @@ def _has_format(context: CheckContext, column: TableColumn) -> bool:
         context.error("not-constant", f"{column.name} needs a string literal as its format", column.format)
         return False
     parts = parse_format(column.format.const)
-    if isinstance(parts, str) or not any(part.conversion for part in parts) or "\n" in column.format.const:
-        why = parts if isinstance(parts, str) else "it prints no value" if "\n" not in column.format.const \
-            else "a row is one line"
+    broken = "\n" in column.format.const.removeprefix("\n")
+    if isinstance(parts, str) or not any(part.conversion for part in parts) or broken:
+        why = parts if isinstance(parts, str) else "a line ends only before a column" if broken else "it prints no value"
         context.error("bad-format", f"the format of {column.name}: {why}", column.format)
         return False
     return True
@@ -99,12 +100,13 @@ def _column_parts(column: TableColumn) -> list[FormatPart]:
     return parts
 
 
-def _separators(columns: list[TableColumn]) -> list[str]:
+def _separators(columns: list[TableColumn], in_heading: bool = False) -> list[str]:
     """What stands after each column: a blank, nothing, at the end the line's end."""
     printed = [not is_unprinted(_column_parts(column)) for column in columns]
     last = max([at for at, is_printed in enumerate(printed) if is_printed], default=len(columns) - 1)
-    return ["\n" if at == last else "" if not is_printed or str(column.format.const).endswith(JOINING) else " "
-            for at, (column, is_printed) in enumerate(zip(columns, printed))]
+    below = [not in_heading and str(column.format.const).startswith("\n") for column in columns[1:]] + [False]
+    return ["\n" if at == last else "" if not printed[at] or below[at] or str(column.format.const).endswith(JOINING)
+            else " " for at, column in enumerate(columns)]
 
 
 def is_unprinted(parts: list[FormatPart]) -> bool:
@@ -114,15 +116,17 @@ def is_unprinted(parts: list[FormatPart]) -> bool:
 
 def _heading_text(columns: list[TableColumn]) -> str:
     return "".join([_column_heading(column.name, _column_parts(column)) + end
-                    for column, end in zip(columns, _separators(columns))])
+                    for column, end in zip(columns, _separators(columns, True))])
 
 
 def _column_heading(name: str, parts: list[FormatPart]) -> str:
     """A column's name, as wide as its values, with what ends each of them (``:``, `` ->``)."""
     if is_unprinted(parts):
         return ""
+    if parts[0].literal.startswith("\n"):
+        return name
     last = parts[-1].literal
-    ending = last if not any(map(str.isalnum, last)) else ""
+    ending = last if not any(map(str.isalnum, last)) and last != parts[0].literal else ""  # quotes have no name
     widths = [part.spec.lstrip("-+ #0").partition(".")[0] for part in parts if part.conversion]
     first = next(part for part in parts if part.conversion)
     if not widths[0]:
