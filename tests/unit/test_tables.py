@@ -58,6 +58,20 @@ def test_a_row_is_the_printf_of_its_columns(options: dict[str, str], format: str
     assert row.table == head.table == "t"
 
 
+@pytest.mark.parametrize(("columns", "heading", "row"), [
+    ('A: "%s"; B: "\\n%s";', "A\n", "%s\n%s\n"),
+    ('A: "%s"; W: "%.0s"; B: "\\n%s";', "A\n", "%s%.0s\n%s\n"),
+    ('A: "%4d,"; B: "%s: "; C: "%-4s;"; D: "%s";', "   A,B: C   ;D\n", "%4d,%s: %-4s;%s\n"),
+    ('A: "%08x"; B: "%5d%%"; C: "%5d ms"; D: "%d kB";', "A            B%        C D\n", "%08x %5d% %5d ms %d kB\n"),
+    ('A: "\\"%-3s\\""; B: "%s loadavg: ";', "A     B\n", '"%-3s" %s loadavg: '),
+])
+def test_what_stands_between_columns(columns: str, heading: str, row: str) -> None:
+    values = ", ".join(["1"] * columns.count("%") if "%%" not in columns else ["1"] * 4)
+    head, line = compile_script(f"table t {{ {columns} }} begin {{ heading(t); t({values}); }}").sites
+    assert "".join(part.literal for part in head.parts) == heading
+    assert "".join(part.literal or f"%{part.spec}{part.conversion}" for part in line.parts) == row
+
+
 def test_a_column_that_is_not_shown_costs_nothing() -> None:
     """Its value is not even looked at: the kernel may not have what it reads."""
     site, = compile_script('table t { A: "%d" if getopt("a", false); B: "%d"; } '

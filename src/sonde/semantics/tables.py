@@ -2,7 +2,7 @@
 
 A row is a printf() whose format is that of its columns, one after the other, with a blank between two unless the first
 ends with one of ``JOINING`` or prints nothing (``%.0s``: a column of the data alone), or the second begins with a line's
-end (a stack, below the row). A column whose condition does not
+end (a stack, below the row, without a name in the heading). The line goes on after a last column whose format ends with a blank. A column whose condition does not
 hold is none: its format is left out, and its values are not looked at. In the heading a column's name stands where its
 values stand in the rows.
 """
@@ -100,13 +100,17 @@ def _column_parts(column: TableColumn) -> list[FormatPart]:
     return parts
 
 
-def _separators(columns: list[TableColumn], in_heading: bool = False) -> list[str]:
+def _separators(columns: list[TableColumn]) -> list[str]:
     """What stands after each column: a blank, nothing, at the end the line's end."""
-    printed = [not is_unprinted(_column_parts(column)) for column in columns]
-    last = max([at for at, is_printed in enumerate(printed) if is_printed], default=len(columns) - 1)
-    below = [not in_heading and str(column.format.const).startswith("\n") for column in columns[1:]] + [False]
-    return ["\n" if at == last else "" if not printed[at] or below[at] or str(column.format.const).endswith(JOINING)
-            else " " for at, column in enumerate(columns)]
+    formats = [str(column.format.const) for column in columns]
+    printed = [at for at, column in enumerate(columns) if not is_unprinted(_column_parts(column))]
+    ends = [""] * len(columns)
+    for at, following in zip(printed, printed[1:]):
+        ends[at] = "" if formats[at].endswith(JOINING) or formats[following].startswith("\n") else " "
+    if not printed:
+        return ["\n", *ends[1:]]
+    ends[printed[-1]] = "" if formats[printed[-1]].endswith(" ") else "\n"
+    return ends
 
 
 def is_unprinted(parts: list[FormatPart]) -> bool:
@@ -115,16 +119,15 @@ def is_unprinted(parts: list[FormatPart]) -> bool:
 
 
 def _heading_text(columns: list[TableColumn]) -> str:
+    named = [column for column in columns if not str(column.format.const).startswith("\n")]
     return "".join([_column_heading(column.name, _column_parts(column)) + end
-                    for column, end in zip(columns, _separators(columns, True))])
+                    for column, end in zip(named, _separators(named))]).removesuffix("\n") + "\n"
 
 
 def _column_heading(name: str, parts: list[FormatPart]) -> str:
     """A column's name, as wide as its values, with what ends each of them (``:``, `` ->``)."""
     if is_unprinted(parts):
         return ""
-    if parts[0].literal.startswith("\n"):
-        return name
     last = parts[-1].literal
     ending = last if not any(map(str.isalnum, last)) and last != parts[0].literal else ""  # quotes have no name
     widths = [part.spec.lstrip("-+ #0").partition(".")[0] for part in parts if part.conversion]
@@ -132,4 +135,4 @@ def _column_heading(name: str, parts: list[FormatPart]) -> str:
     if not widths[0]:
         return name + ending
     width = sum(map(int, filter(None, widths))) + sum([len(part.literal) for part in parts]) - len(ending)
-    return (name.ljust(width) if "-" in first.spec else name.rjust(width)) + ending
+    return (name.ljust(width) if first.spec[:1] in ("-", "0") else name.rjust(width)) + ending
