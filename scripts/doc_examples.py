@@ -174,7 +174,8 @@ STATEMENTS: list[tuple[str, str, str]] = [
      "conversion, `heading(name)` the names, as wide as their columns. Between two columns stands a blank, but none after "
      "a format that ends with `:` `,` `;` or a blank. A column with two numbers and a point, `%d.%03d`, is one number; "
      "`%.0s` is not printed, and is in the data; `\\n%s` stands below its row. A table can begin with the columns of another: `other;`. In `-f json`, "
-     "`-f csv`, data frames and `sonde top` a cell has its value without what is printed around it, and what else such a "
+     "`-f csv`, data frames and `sonde top` a cell has its value without what is printed around it (in hexadecimal or octal it "
+     "is text, which loses no digits of an address), and what else such a "
      "script prints is no row. `table` and `heading` are no reserved words.",
      'table reads { TIME: "%-8s" if getopt("timestamp", false); PID: "%-7d"; COMM: "%-16s"; "SIZE(kB)": "%5d.%03d"; }\n'
      "begin { heading(reads); }\n"

@@ -97,7 +97,7 @@ def test_cells_have_the_types_of_their_values() -> None:
     spec = compile_script(f'{TABLE}begin {{ printf("Hello %d\\n", 1); heading(t); {ROW} }}')
     hello, _, row = spec.sites
     assert [(cell.name, cell.number) for cell in table_cells(row)] == [
-        ("PID", True), ("LAT(ms)", True), ("ADDR", False), ("PORT", True), ("FLAGS", True), ("WHY", False)]
+        ("PID", True), ("LAT(ms)", True), ("ADDR", False), ("PORT", True), ("FLAGS", False), ("WHY", False)]
     sink = Sink()
     rows = Rows((), Names(), sink, True)  # type: ignore[arg-type]
     record = bytearray(row.size)
@@ -108,10 +108,27 @@ def test_cells_have_the_types_of_their_values() -> None:
         rows.row_handler(site)(bytes(record) + bytes(hello.size), 0)
     (cells, table), = sink.rows
     assert table == "t" and [cell for cell in cells if cell[0] != "ADDR"] == [
-        ("PID", "7", True), ("LAT(ms)", "12.005", True), ("PORT", "80", True), ("FLAGS", "65535", True),
+        ("PID", "7", True), ("LAT(ms)", "12.005", True), ("PORT", "80", True), ("FLAGS", "0xffff", False),
         ("WHY", "", False)]
     assert sink.headings == [([column.name for column in row.columns], "t")]
     assert len(sink.texts) == 1 and rows.unplaced == 0, "what is no row is passed on, and nothing that is missing"
+
+
+@pytest.mark.parametrize(("format", "values", "text", "number"), [
+    ("%-7d", [7], "7", True), ("%05d", [7], "7", True), ("%+d", [7], "7", True), ("%3d%%", [7], "7", True),
+    ("x=%-4u;", [7], "7", True), ("%d", [-7], "-7", True), ("%2d.%03d", [7, 5], "7.005", True),
+    ("%d/%d", [7, 5], "7/5", False), ("%d.%d.%d", [1, 2, 3], "1.2.3", False), ("id=%d,%d", [7, 5], "id=7,5", False),
+    ("0x%-8x", [255], "0xff", False), ("flags=0%o", [8], "010", False), ("%08x", [255], "000000ff", False),
+])
+def test_the_text_of_a_cell(format: str, values: list[int], text: str, number: bool) -> None:
+    given = ", ".join([str(value) for value in values])
+    site, = compile_script(f'table t {{ A: "{format}"; }} begin {{ t({given}); }}').sites
+    record = bytearray(site.size)
+    for field, value in zip(site.fields, values):
+        size = field.type.size
+        record[field.offset:field.offset + size] = value.to_bytes(size, "little", signed=value < 0)
+    cell, = table_cells(site)
+    assert (cell.compile_text(Names())(bytes(record), 0), cell.number) == (text, number)
 
 
 def test_events_have_a_value_for_each_column() -> None:

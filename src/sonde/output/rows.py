@@ -19,7 +19,7 @@ from ..types import Bool
 from .format import Format, compile_format
 
 _BETWEEN = " \t,:\n"
-_NUMBERS = ("d", "i", "u", "x", "X", "o", "p")
+_NUMBERS, _BASES = ("d", "i", "u"), ("x", "X", "o")
 
 
 RowCell = tuple[str, str, bool]  # column, text, whether it is a number
@@ -118,32 +118,35 @@ def table_columns(spec: ScriptSpec) -> list[str]:
 
 
 class TableCell:
-    """A cell of a table's row. Of one conversion it is the value: a number by all of ``diuxXop``, whatever is printed
-    around it; but quotes around a text belong to it. Of several it is their text, which is a number if they are one with a point."""
+    """A cell of a table's row. Of one conversion it is the value, whatever is printed around it: a number by ``diu``; in
+    other bases (addresses, flags) the digits with their 0x, as text; and quotes around a text belong to it. Of several
+    it is their text, which is a number if they are one with a point."""
 
     def __init__(self, name: str, parts: Sequence[FormatPart], fields: Sequence[EventField]) -> None:
         self.name = name
         self.fields = fields
-        conversions = [part for part in parts if part.conversion]
-        if len(conversions) == 1:
-            only = conversions[0]
-            self.number = only.conversion in _NUMBERS and not isinstance(fields[0].type, Bool)
-            plain = "d" if only.conversion in "di" else "u"
-            self.parts = [FormatPart("", plain, "", "ll" if only.conversion == "p" else only.length) if self.number
-                          else FormatPart("", only.conversion, "", only.length)]
-            if not self.number and len(parts) == 3 and parts[0].literal == parts[2].literal:
-                self.parts = [parts[0], *self.parts, parts[2]]
-        else:
-            at = [place for place, part in enumerate(parts) if part.conversion]
-            inner = parts[at[0]:at[-1] + 1]
-            self.number = all(part.conversion in ("d", "i", "u") if part.conversion else part.literal == "."
-                              for part in inner) and len(conversions) == 2
-            self.parts = list(inner if self.number else parts)
+        at = [place for place, part in enumerate(parts) if part.conversion]
+        inner = list(parts[at[0]:at[-1] + 1])
+        integers = all(part.conversion in _NUMBERS if part.conversion else part.literal == "." for part in inner)
+        self.number = integers and len(at) <= 2 and not isinstance(fields[0].type, Bool)
+        self.parts = inner if self.number else list(parts)
+        if len(at) == 1:
+            self.parts = _value_alone(parts, inner[0])
 
     def compile_text(self, context: DecodingContext) -> Callable[[bytes, int], str]:
         """What makes the text of a record's cell."""
         form = compile_format(self.parts, self.fields, context)
         return lambda buffer, offset: form(buffer, offset).decode("utf-8", "surrogateescape").strip()
+
+
+def _value_alone(parts: Sequence[FormatPart], only: FormatPart) -> list[FormatPart]:
+    """What makes the text of the one value of a column."""
+    before, after = (parts[at].literal for at in (0, -1))
+    if only.conversion in _BASES:
+        prefix = next((prefix for prefix in ("0x", "0") if before.endswith(prefix)), "")
+        return [FormatPart(prefix), only]
+    bare = FormatPart("", only.conversion, "", only.length)
+    return [FormatPart(before), bare, FormatPart(after)] if before == after and before else [bare]
 
 
 def table_cells(site: EventSite) -> list[TableCell]:
