@@ -88,7 +88,8 @@ def _has_format(context: CheckContext, column: TableColumn) -> bool:
     parts = parse_format(column.format.const)
     broken = "\n" in column.format.const.removeprefix("\n")
     if isinstance(parts, str) or not any(part.conversion for part in parts) or broken:
-        why = parts if isinstance(parts, str) else "a line ends only before a column" if broken else "it prints no value"
+        why = parts if isinstance(parts, str) else "a line ends only before a column" if broken \
+            else "it prints no value"
         context.error("bad-format", f"the format of {column.name}: {why}", column.format)
         return False
     return True
@@ -105,8 +106,9 @@ def _separators(columns: list[TableColumn]) -> list[str]:
     formats = [str(column.format.const) for column in columns]
     printed = [at for at, column in enumerate(columns) if not is_unprinted(_column_parts(column))]
     ends = [""] * len(columns)
-    for at, following in zip(printed, printed[1:]):
-        ends[at] = "" if formats[at].endswith(JOINING) or formats[following].startswith("\n") else " "
+    for at in printed[:-1]:
+        below = formats[printed[printed.index(at) + 1]].startswith("\n")
+        ends[at] = "" if below or formats[at].endswith(JOINING) else " "
     if not printed:
         return ["\n", *ends[1:]]
     ends[printed[-1]] = "" if formats[printed[-1]].endswith(" ") else "\n"
