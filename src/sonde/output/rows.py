@@ -118,9 +118,9 @@ def table_columns(spec: ScriptSpec) -> list[str]:
 
 
 class TableCell:
-    """A cell of a table's row. Of one conversion it is the value, whatever is printed around it: a number by ``diu``; in
-    other bases (addresses, flags) the digits with their 0x, as text; and quotes around a text belong to it. Of several
-    it is their text, which is a number if they are one with a point."""
+    """A cell of a table's row. Of one conversion it is the value, whatever is printed around it: a number by ``diu``;
+    in other bases (addresses, flags) the digits with their 0x, as text; and quotes around a text belong to it. Of
+    several it is their text, which is a number if they are one with a point."""
 
     def __init__(self, name: str, parts: Sequence[FormatPart], fields: Sequence[EventField]) -> None:
         self.name = name

@@ -1,10 +1,10 @@
 """Tables: ``table name { column: format; ... }``, rows by ``name(values)``, the heading by ``heading(name)``.
 
 A row is a printf() whose format is that of its columns, one after the other, with a blank between two unless the first
-ends with one of ``JOINING`` or prints nothing (``%.0s``: a column of the data alone), or the second begins with a line's
-end (a stack, below the row, without a name in the heading). The line goes on after a last column whose format ends with a blank. A column whose condition does not
-hold is none: its format is left out, and its values are not looked at. In the heading a column's name stands where its
-values stand in the rows.
+ends with one of ``JOINING`` or prints nothing (``%.0s``: a column of the data alone), or the second begins with a
+line's end (a stack, below the row, without a name in the heading). The line goes on after a last column whose format
+ends with a blank. A column whose condition does not hold is none: its format is left out, and its values are not looked
+at. In the heading a column's name stands where its values stand in the rows.
 """
 
 from __future__ import annotations
