@@ -78,7 +78,6 @@ if TYPE_CHECKING:
 
     class SiteData(TypedDict, total=False):
         """What a site has beside its fields; which of it, and what it means, is for its kind to say."""
-
         severity: str
         format: str
         separator: str
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
         then: str
         why: str
         table: str
+        own: list[int]  # numbers of a printf()'s arguments that are the script's own texts
 
 RECORD_HEADER = 16
 CONTROL_HEADER = 24

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from decoding import Names
 from sonde import types as t
-from sonde.output.format import compile_format, compile_format_of_many
+from sonde.output.format import Escapes, compile_format, compile_format_of_many
 from sonde.output.gfp import gfp_names
-from sonde.output.text import terminal_safe
+from sonde.output.text import line_safe, terminal_safe
 from sonde.spec import EventField, FormatPart
 
 I8, I16, I32, I64 = t.INT8, t.INT16, t.INT32, t.INT64
@@ -138,8 +138,23 @@ def test_fields_need_not_be_in_order() -> None:
 
 def test_a_terminal_is_not_steered_by_traced_strings() -> None:
     shown = printf("\x1b[1m%s %s %c%c\n", string(b"a\x1b[2Jb\n\x7f"), string("é".encode()), number(I8, 27),
-                   number(I8, 65), escape=terminal_safe)
+                   number(I8, 65), escape=Escapes(terminal_safe))
     assert shown == b"\x1b[1ma\\x1b[2Jb\n\\x7f " + "é".encode() + b" \\x1bA\n"
+
+
+@pytest.mark.parametrize("format", ["%s|", "%-4s|"])
+def test_no_traced_string_makes_a_line_of_its_own(format: str) -> None:
+    evil, shown = string("a\n9\t\\\x1b[2J\u202e".encode()), rb"a\n9\t\\\x1b[2J\u202e|"
+    assert printf(format, evil, escape=Escapes(line_safe)) == shown
+    assert printf("\n\t\\\\" + format, evil, escape=Escapes(line_safe)) == b"\n\t\\\\" + shown
+
+
+def test_texts_as_they_are_and_the_scripts_own() -> None:
+    lines = string(b"a\n\x1b[2J\tb")
+    assert printf("%#s|", lines, escape=Escapes(line_safe, terminal_safe)) == b"a\n\\x1b[2J\tb|"
+    assert printf("%#s|", lines, escape=Escapes(line_safe)) == b"a\n\x1b[2J\tb|"
+    assert printf("%s|%s", lines, string(b"c\n"), escape=Escapes(line_safe, None, frozenset([0]))) == \
+        b"a\n\x1b[2J\tb|c\\n"
 
 
 def test_gfp_flags() -> None:

@@ -107,5 +107,5 @@ def test_the_interface_is_that_of_text() -> None:
 
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
-    extra = {"write_text", "escape", "error_escape", "write_row", "write_heading"}
+    extra = {"write_text", "escape", "escape_lines", "write_row", "write_heading"}
     assert public(TextOutput) - {"write_text"} == public(JsonOutput) - extra - {"joins_text"}

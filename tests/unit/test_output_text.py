@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from decoding import Names
 from sonde.output.stream import Stream
-from sonde.output.text import TextOutput, element_label, encode_text, sort_items
+from sonde.output.text import TextOutput, element_label, encode_text, line_safe, sort_items
 from sonde.runtime.aggregates import Histogram, Stats
 from sonde.runtime.values import (
     ArrayValue,
@@ -164,7 +164,7 @@ def test_messages_with_a_place(screen: Screen) -> None:
         "WARNING: somewhere\n")
 
 
-def test_control_characters_are_escaped_on_terminals_alone() -> None:
+def test_control_characters_never_leave_their_line() -> None:
     leader, follower = os.openpty()
     err = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -172,7 +172,7 @@ def test_control_characters_are_escaped_on_terminals_alone() -> None:
         text.write_map("@", [("\x1b]0;x\x07", "a\tb")])
         text.write_value("\x9b1m")
         text.flush(True)
-        assert os.read(leader, 100) == b"@[\\x1b]0;x\\x07]: a\tb\r\n\\x9b1m\r\n"
+        assert os.read(leader, 100) == b"@[\\x1b]0;x\\x07]: a\\tb\r\n\\x9b1m\r\n"
     finally:
         for descriptor in (leader, follower, err):
             os.close(descriptor)
@@ -255,7 +255,8 @@ def test_maps_are_sorted_and_written_element_by_element(items: list[tuple[Any, A
     screen = Screen()
     try:
         screen.text.write_map("@x", items)
-        assert screen.shown() == b"".join([encode_text(f"{element_label('@x', key)}: {to_text(value)}\n")
+        assert screen.shown() == b"".join([encode_text(f"{element_label('@x', key, line_safe)}: "
+                                                       f"{to_text(value, line_safe)}\n")
                                            for key, value in wanted])
     finally:
         for descriptor in screen.open:

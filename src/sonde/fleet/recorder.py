@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..merge.portable import LONGEST, PortableError, encode_value
 from ..output import Handler, Printer, Take
 from ..output.rows import RowCell, Rows, has_tables
-from ..output.text import encode_text
+from ..output.text import encode_text, line_safe
 from ..runtime.events import EventDecoder
 from .protocol import encode_frame, pack_texts
 from .rows import encode_heading, encode_row
@@ -30,8 +30,8 @@ class ColumnRecorder:
     ``columns`` are those of a tool's table, whose rows come as cells in the place of arguments.
     It stands in for an Output; maps that records print are the agent's matter."""
 
-    escape: Callable[[str], str] | None = None  # what steers terminals is made harmless where the terminal is
-    error_escape: Callable[[str], str] | None = None
+    escape: Callable[[str], str] | None = staticmethod(line_safe)
+    escape_lines: Callable[[str], str] | None = None  # what steers terminals is made harmless where the terminal is
 
     def __init__(self, trace: Trace, with_args: bool, columns: Sequence[str] = ()) -> None:
         self._trace = trace

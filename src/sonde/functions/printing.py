@@ -11,8 +11,12 @@ from ..language.ast import (
     Call,
     Cast,
     Choice,
+    Expr,
     MapRef,
     RowCall,
+    RuledOut,
+    StrLiteral,
+    Ternary,
     TypeSyntax,
 )
 from ..semantics import convert
@@ -39,6 +43,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..spec import SiteData
+
 
 class Format(Choice):
     """What is printed, part by part; of a table its name and columns."""
@@ -58,8 +64,10 @@ def check_formatted(context: CheckContext, node: Call, types: Types) -> Type | N
 
 def _formatted_record(kind: str, severity: str = "") -> Callable[[Lower, Call], None]:
     def lower(lo: Lower, call: Call) -> None:
-        records.send_record(lo, kind, call.args[1:], parts=choice_of(call, Format).parts,
-                            data={"severity": severity} if severity else {})
+        data = _own_texts(call)
+        if severity:
+            data["severity"] = severity
+        records.send_record(lo, kind, call.args[1:], parts=choice_of(call, Format).parts, data=data)
     return lower
 
 
@@ -68,8 +76,22 @@ def _lower_printf(lo: Lower, call: Call) -> None:
         seq_printf(lo, choice_of(call, Format).parts, call.args[1:])
         return
     format = choice_of(call, Format)
-    records.send_record(lo, "printf", call.args[1:], parts=format.parts, columns=format.columns,
-                        data={"table": format.table} if format.table else {})
+    data = _own_texts(call)
+    if format.table:
+        data["table"] = format.table
+    records.send_record(lo, "printf", call.args[1:], parts=format.parts, columns=format.columns, data=data)
+
+
+def _own_texts(call: Call) -> SiteData:
+    """Which arguments are texts of the script itself: they are printed as they are."""
+    own = [number for number, arg in enumerate(call.args[1:]) if isinstance(arg, Expr) and _is_own(arg)]
+    return {"own": own} if own else {}
+
+
+def _is_own(node: Expr) -> bool:
+    if isinstance(node, Ternary):
+        return node.then is not None and _is_own(node.then) and _is_own(node.other)
+    return isinstance(node, StrLiteral | RuledOut)
 
 
 def _lower_debugf(lo: Lower, call: Call) -> None:
@@ -186,7 +208,7 @@ def _lower_print(lo: Lower, call: Call) -> None:
         assert target.key is not None
         records.send_record(lo, "print", [target.key], data={"map": target.name})
     else:
-        records.send_record(lo, "print", [target])
+        records.send_record(lo, "print", [target], data={"own": [0]} if _is_own(target) else {})
 
 
 # --- time -----------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from ..basics import Protocol
 from ..ending import Ending
 from ..runtime.decoders import make_buffer_decoder, make_decoder
 from ..runtime.provenance import Provenance
-from ..runtime.values import DecodingContext, Item, Items, ScriptValue, strftime
+from ..runtime.values import DecodingContext, Item, Items, OwnText, ScriptValue, strftime
 from ..spec import EventField, EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Buf
-from .format import Escape, FormatMany, compile_format, compile_format_of_many
+from .format import Escape, Escapes, FormatMany, compile_format, compile_format_of_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Output(Protocol):
     @property
     def escape(self) -> Escape | None: ...
     @property
-    def error_escape(self) -> Escape | None: ...
+    def escape_lines(self) -> Escape | None: ...
     @property
     def write_text(self) -> Callable[[bytes], object]: ...
     def flush(self, end: bool = False) -> None: ...
@@ -123,7 +123,7 @@ class Printer:
         if index not in self._joined:
             site = self.spec.sites[index]
             plain = self.joins_lines and self.out.joins_text and self.rows is None
-            self._joined[index] = compile_format_of_many(site.parts, site.fields, self.context, self.out.escape) \
+            self._joined[index] = compile_format_of_many(site.parts, site.fields, self.context, self._escapes(site)) \
                 if plain and site.kind == "printf" and not site.data.get("severity") else None
         return self._joined[index]
 
@@ -160,8 +160,7 @@ class Printer:
 
     def _printf_handler(self, site: EventSite) -> Handler:
         severity = site.data.get("severity", "")
-        escape = self.out.error_escape if severity else self.out.escape
-        form = compile_format(site.parts, site.fields, self.context, escape)
+        form = compile_format(site.parts, site.fields, self.context, self._escapes(site))
         if severity:
             located, span = self.out.report_located, site.span
             if severity == "WARNING" and not self.warnings:
@@ -172,12 +171,19 @@ class Printer:
         printf = self.out.write_text
         return lambda buffer, offset: printf(form(buffer, offset))
 
+    def _escapes(self, site: EventSite) -> Escapes | None:
+        """What is to be done with the values of a printf()."""
+        escape = self.out.escape
+        return Escapes(escape, self.out.escape_lines, frozenset(site.data.get("own") or ())) if escape else None
+
     def _print_handler(self, site: EventSite) -> Handler:
         field, value = site.fields[0], self.out.write_value
         decode, at = make_decoder(field.type, self.context), field.offset
         name, take = site.data.get("map", ""), self.take
         if name:  # an element of an aggregate, by its key
             return lambda buffer, offset: value(_find_element(take(name, ""), decode(buffer, offset + at)))
+        if site.data.get("own"):
+            return lambda buffer, offset: value(OwnText(decode(buffer, offset + at)))
         return lambda buffer, offset: value(decode(buffer, offset + at))
 
     def _time_handler(self, site: EventSite) -> Handler:
@@ -190,11 +196,11 @@ class Printer:
 
     def _join_handler(self, site: EventSite) -> Handler:
         field, out, separator = site.fields[0], self.out, site.data["separator"]
-        decode, at = _bytes_decoder(field), field.offset
+        decode, at, escape = _bytes_decoder(field), field.offset, out.escape or str
 
         def print_joined(buffer: bytes, offset: int) -> None:
             strings = decode(buffer, offset + at).removesuffix(b"\0").split(b"\0")
-            out.write_joined(separator.join([s.decode("utf-8", "surrogateescape") for s in strings]))
+            out.write_joined(separator.join([escape(s.decode("utf-8", "surrogateescape")) for s in strings]))
         return print_joined
 
     def _cat_handler(self, site: EventSite) -> Handler:

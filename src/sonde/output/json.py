@@ -117,7 +117,7 @@ class JsonOutput(Streams):
 
     # Nothing that a terminal could trip over survives the quoting.
     escape: Callable[[str], str] | None = None
-    error_escape: Callable[[str], str] | None = None
+    escape_lines: Callable[[str], str] | None = None
     joins_text = False
 
     def _write_message(self, kind: str, data: str, more: str = "") -> None:

@@ -27,11 +27,21 @@ _PORTION = 1 << 13  # elements of a map that are made text at a time
 CONTROLS = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
 _UNSAFE = {c: text for c, text in CONTROLS.items() if chr(c) not in "\n\t"} | {0xDC00 + c: CONTROLS[c]
                                                                            for c in range(128, 160)}
+# Within a line nothing may end it, move a column, or change the order of what is shown; a backslash stands for itself
+# only where no other character is written with one.
+_FORGING = CONTROLS | _UNSAFE | {ord("\n"): "\\n", ord("\t"): "\\t", ord("\\"): "\\\\"} | {
+    c: f"\\u{c:04x}" for c in (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 
 
 def terminal_safe(text: str) -> str:
     """Control characters as ``\\xNN``: what traced programs put into strings must not steer the terminal."""
     return text if text.isprintable() else text.translate(_UNSAFE)
+
+
+def line_safe(text: str) -> str:
+    """What a traced program put into a string as a part of one line, with ``\\n``, ``\\t``, ``\\xNN`` and ``\\\\``: no
+    program can forge a line of its own."""
+    return text if text.isprintable() and "\\" not in text else text.translate(_FORGING)
 
 
 def encode_text(text: str) -> bytes:
@@ -128,14 +138,14 @@ def divide_value(value: ScriptValue, div: int) -> ScriptValue:
 class TextOutput(Streams):
     """Prints to ``out``, and what is about the tracer itself to ``err``.
 
-    Values from traced programs are made safe for a terminal if ``out`` is one. ``quiet`` (-q) silences the
-    attach message.
+    Values from traced programs are parts of a line, on a terminal, in a pipe and in a file; of what is shown as it is
+    (cat(), ``%#s``) only what steers a terminal is escaped on one. ``quiet`` (-q) silences the attach message.
     """
 
     def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
         super().__init__(out, err, quiet)
-        self.escape: Callable[[str], str] | None = terminal_safe if out.terminal else None
-        self.error_escape = terminal_safe if err.terminal else None  # for errorf() and warnf()
+        self.escape: Callable[[str], str] | None = line_safe
+        self.escape_lines = terminal_safe if out.terminal else None
         self.write_text = out.write  # printf: its text goes straight to the stream
         self.joins_text = out.buffering != NONE
 
@@ -202,10 +212,10 @@ class TextOutput(Streams):
         self.out.write(encode_text(text))
 
     def write_joined(self, text: str) -> None:
-        self.out.write(encode_text(self._escape_text(text) + "\n"))
+        self.out.write(encode_text(text + "\n"))
 
     def write_file_content(self, content: bytes) -> None:
-        self.out.write(encode_text(self._escape_text(content.decode("utf-8", "surrogateescape"))) if self.escape
+        self.out.write(encode_text(self.escape_lines(content.decode("utf-8", "surrogateescape"))) if self.escape_lines
                        else content)
 
     def write_command_output(self, output: bytes, more: bool = False) -> None:
@@ -214,7 +224,7 @@ class TextOutput(Streams):
 
     def write_value(self, value: ScriptValue) -> None:
         """print(value)."""
-        self.out.write(encode_text(self._escape_text(to_text(value)) + "\n"))
+        self.out.write(encode_text(to_text(value, line_safe) + "\n"))
 
     def write_map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
                   incomplete: bool = False) -> None:
@@ -227,23 +237,32 @@ class TextOutput(Streams):
         if shown and isinstance(shown[0][1], Drawing):
             return self._write_drawings(name, shown, div)
         for at in range(0, len(shown), _PORTION):
-            lines = _element_lines(name, shown[at:at + _PORTION], div, template)
-            self.out.write(encode_text(self._escape_text("".join(lines))))
+            text = "".join(_element_lines(name, shown[at:at + _PORTION], div, template))
+            if not _is_harmless(text, len(shown[at:at + _PORTION])):
+                text = "".join([_safe_line(name, key, divide_value(value, div)) for key, value in
+                                shown[at:at + _PORTION]])
+            self.out.write(encode_text(text))
             if at:
                 self.out.flush()
 
     def _write_drawings(self, name: str, items: Items, div: int) -> None:
         for key, value in items:
             assert isinstance(value, Drawing)
-            self.out.write(encode_text(f"{self._escape_text(element_label(name, key))}:\n{value.draw(div)}\n"))
-
-    def _escape_text(self, text: str) -> str:
-        return self.escape(text) if self.escape else text
+            self.out.write(encode_text(f"{element_label(name, key, line_safe)}:\n{value.draw(div)}\n"))
 
 
-def element_label(name: str, key: ScriptValue) -> str:
+def element_label(name: str, key: ScriptValue, escape: Callable[[str], str] | None = None) -> str:
     """``@x`` or ``@x[1, foo]``."""
-    return name if key is None else f"{name}[{key_text(key)}]"
+    return name if key is None else f"{name}[{key_text(key, escape)}]"
+
+
+def _safe_line(name: str, key: ScriptValue, value: ScriptValue) -> str:
+    return f"{element_label(name, key, line_safe)}: {to_text(value, line_safe)}\n"
+
+
+def _is_harmless(text: str, lines: int) -> bool:
+    """Whether a text of so many lines has nothing in it to escape: no more than their ends."""
+    return text.count("\n") == lines and "\\" not in text and text.replace("\n", "").isprintable()
 
 
 def _element_lines(name: str, items: Items, div: int, template: str) -> list[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ScriptValue: TypeAlias = ("int | str | bytes | tuple[ScriptValue, ...] | StructValue | InetAddress | NamedNumber"
                           " | UserAddress | StackTrace | Stats | Drawing | None")
 Item: TypeAlias = "tuple[ScriptValue, ScriptValue]"  # of a map; the key of one without keys is None
+Escape: TypeAlias = "Callable[[str], str]"  # what makes a traced program's text harmless
 Items: TypeAlias = "Sequence[Item]"
 
 
@@ -106,6 +107,12 @@ class EnumValue(int):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
+
+
+class OwnText(str):
+    """A text of the script itself: it is printed as it is."""
+
+    __slots__ = ()
 
 
 class Buffer(bytes):
@@ -394,10 +401,10 @@ class StackTrace:
         return [f"{frame.address:x} {frame.label}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
                 for frame in self.frames]
 
-    def render(self, indent: int) -> str:
+    def render(self, indent: int, escape: Escape = str) -> str:
         """The text, each frame on a line of its own after a line break; addresses alone are not indented."""
         lead = {"perf": "\t", "raw": "", "build_id": ""}.get(self.type.mode, " " * indent)
-        lines = [lead + line for line in self.lines] or [lead + LOST] * self.lost
+        lines = [lead + escape(line) for line in self.lines] or [lead + LOST] * self.lost
         return "\n" + "".join([f"{line}\n" for line in lines])
 
     def __str__(self) -> str:
@@ -441,8 +448,12 @@ class ThreadStacks(RecordValue):
                                               self.stacks[2].entered if python else [])]
 
     def __str__(self) -> str:
+        return self.render()
+
+    def render(self, escape: Escape = str) -> str:
+        """The text, each frame on a line of its own after a line break."""
         lines = [*map(str, self.frames), *[LOST for stack in self.stacks if stack.lost][:1]]
-        return "\n" + "".join([f"        {line}\n" for line in lines])
+        return "\n" + "".join([f"        {escape(line)}\n" for line in lines])
 
 
 _EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
@@ -476,13 +487,15 @@ def merge_python_frames(native: Sequence[_T], names: Sequence[str], python: Sequ
 
 # Text ---------------------------------------------------------------------------------------------------------------
 
-def _format_braces(items: Iterable[tuple[str, ScriptValue]]) -> str:
-    inner = ", ".join([f".{name} = {to_text(value)}" for name, value in items])
+def _format_braces(items: Iterable[tuple[str, ScriptValue]], escape: Escape | None = None) -> str:
+    inner = ", ".join([f".{name} = {to_text(value, escape)}" for name, value in items])
     return f"{{ {inner} }}" if inner else "{ }"
 
 
-def to_text(value: ScriptValue) -> str:
-    """A value as print() writes it."""
+def to_text(value: ScriptValue, escape: Escape | None = None) -> str:
+    """A value as print() writes it; ``escape`` is applied to each text and name in it."""
+    if escape is not None:
+        return _escape_parts(value, escape)
     if type(value) is str:
         return value
     if type(value) is bool:
@@ -492,9 +505,26 @@ def to_text(value: ScriptValue) -> str:
     return "null" if value is None else str(value)
 
 
-def key_text(key: ScriptValue) -> str:
+def _escape_parts(value: ScriptValue, escape: Escape) -> str:
+    """The same, with what traced programs have named or written escaped; line breaks between frames stay."""
+    if isinstance(value, StructValue):
+        return _format_braces(value.items(), escape)
+    if isinstance(value, StackTrace):
+        return value.render(8, escape)
+    if isinstance(value, ThreadStacks):
+        return value.render(escape)
+    if isinstance(value, RecordValue):
+        return _format_braces(zip(value._fields, value), escape)
+    if isinstance(value, ArrayValue):
+        return f"[{','.join([_escape_parts(each, escape) for each in value])}]"
+    if type(value) is tuple:
+        return "(" + ", ".join([_escape_parts(each, escape) for each in value]) + ")"
+    return str(value) if isinstance(value, Buffer | Moment | OwnText) else escape(to_text(value))
+
+
+def key_text(key: ScriptValue, escape: Escape | None = None) -> str:
     """A map key between its brackets: the elements of a tuple without parentheses."""
-    return ", ".join(map(to_text, key)) if type(key) is tuple else to_text(key)
+    return ", ".join([to_text(each, escape) for each in key]) if type(key) is tuple else to_text(key, escape)
 
 
 def strftime(format: str, nanoseconds: int) -> str:

@@ -302,7 +302,7 @@ class Model:
         self._stream = Collected(1)
         self._notes = Collected(2)
         self.out = TextOutput(self._stream, self._notes, True)
-        self.out.escape = self.out.error_escape = terminal_safe
+        self.out.escape_lines = terminal_safe
         self._lines = Tail(MOST_LINES)
         self._written = 0
         self._rest = ""
