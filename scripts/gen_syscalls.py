@@ -18,6 +18,8 @@ COMMON = ("set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack futex_wa
           "removexattrat open_tree_attr file_getattr file_setattr listns").split()
 COMMON_FROM = 450
 
+# What 32-bit programs call on the architectures of ours that run them.
+COMPAT_HEADERS = {"x86_64": "#include <asm/unistd_32.h>\n"}
 HEADERS = {
     "x86_64": "#include <asm/unistd_64.h>\n",
     "aarch64": "#define __ARCH_WANT_RENAMEAT\n#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n"
@@ -30,11 +32,10 @@ OWN_HEADERS = {"s390x": "~/.cache/sonde-vm/root-bookworm-s390x/usr/include/s390x
 OWN = {"x86_64": {"uretprobe": 335, "uprobe": 336}, "riscv64": {"riscv_hwprobe": 258, "riscv_flush_icache": 259},
        "s390x": {"memfd_secret": 447}}
 
-def numbers(arch: str) -> dict[str, int]:
+def numbers(arch: str, header: str) -> dict[str, int]:
     """Name to number, from the preprocessor's list of macros."""
     own = ["-I", os.path.expanduser(OWN_HEADERS[arch])] if arch in OWN_HEADERS else []
-    macros = subprocess.run(["gcc", "-E", "-dM", *own, "-"], input=HEADERS[arch], capture_output=True, text=True,
-                            check=True)
+    macros = subprocess.run(["gcc", "-E", "-dM", *own, "-"], input=header, capture_output=True, text=True, check=True)
     raw = dict(re.findall(r"^#define (__NR\w+) (\w+)$", macros.stdout, re.M))
     found = {}
     for macro, value in raw.items():
@@ -43,8 +44,7 @@ def numbers(arch: str) -> dict[str, int]:
         name = macro.removeprefix("__NR_")
         if value.isdigit() and not name.startswith("__NR") and name not in ("syscalls", "arch_specific_syscall"):
             found[name] = int(value)
-    found |= {name: COMMON_FROM + i for i, name in enumerate(COMMON)}
-    return found | OWN.get(arch, {})
+    return found | {name: COMMON_FROM + i for i, name in enumerate(COMMON)}
 
 
 def table(found: dict[str, int]) -> str:
@@ -57,12 +57,20 @@ def table(found: dict[str, int]) -> str:
     return textwrap.fill(" ".join(words), 118, break_on_hyphens=False)
 
 
+def write_table(file: pathlib.Path, name: str, found: dict[str, int]) -> None:
+    """Between the quotation marks of the file's constant of that name."""
+    text, opening = file.read_text(), f'{name} = """\n'
+    start = text.index(opening) + len(opening)
+    end = text.index('"""', start)
+    file.write_text(f"{text[:start]}{table(found)}\n{text[end:]}")
+
+
 def main() -> None:
-    for arch in HEADERS:
-        file = pathlib.Path("src/sonde/arch", f"{arch}.py")
-        text = file.read_text()
-        start, end = (at := text.index('_SYSCALLS = """\n')) + len('_SYSCALLS = """\n'), text.index('"""\n', at + 16)
-        file.write_text(f"{text[:start]}{table(numbers(arch))}\n{text[end:]}")
+    folder = pathlib.Path("src/sonde/arch")
+    for arch, header in HEADERS.items():
+        write_table(folder / f"{arch}.py", "_SYSCALLS", numbers(arch, header) | OWN.get(arch, {}))
+    for arch, header in COMPAT_HEADERS.items():
+        write_table(folder / "compat_syscalls.py", f"_{arch.upper()}", numbers(arch, header))
 
 
 if __name__ == "__main__":

@@ -77,3 +77,23 @@ def test_execsnoop_of_32_bit_programs(compat_target: str) -> None:
         ("compat_target", 0, f"{compat_target} /nosuch /bin/sh -c true"), ("sh", 0, "/bin/sh -c true")]
     quoted = run_sonde("execsnoop", "-q", "--max-args", "2", "-c", f"{compat_target} /nosuch /bin/sh -c true")
     assert re.search(r' "/bin/sh" "-c"$', quoted.stdout, re.M), quoted.stdout
+
+
+def test_system_calls_of_32_bit_programs_have_their_names(compat_target: str) -> None:
+    """Those of 64-bit programs with the same numbers are fstat (5), writev (20) and munmap (11)."""
+    done = run_sonde("syscount", "-c", f"{compat_target} /nosuch")
+    assert {"@syscall[open]: 3", "@syscall[getpid]: 7"} <= set(done.stdout.splitlines()), done.stdout
+    assert not re.search(r"fstat|writev", done.stdout)
+    failed = run_sonde("syscount", "-x", "--syscall", "open", "-c", f"{compat_target} /nosuch")
+    assert "@failed[open, No such file or directory]: 3" in failed.stdout
+    script = """tracepoint:raw_syscalls:sys_enter /comm == "compat_target"/ {
+        $name = syscall_name(args.id);
+        if ($name == "getpid") { @text = count(); }
+        if (syscall_name(args.id) == "open") { @equal = count(); }
+        if (syscall_name(5) == "fstat") { @constant = count(); }
+    }
+    rawtracepoint:sys_exit /comm == "compat_target" && args.ret == -2/ { @number = count(); }
+    end { printf("%d %d %d %d\\n", (int64)@text, (int64)@equal, (int64)@constant >= 11, (int64)@number); clear(@text);
+        clear(@equal); clear(@constant); clear(@number); }"""
+    asked = run_sonde("-e", script, "-c", f"{compat_target} /nosuch")
+    assert asked.stdout.split() == ["7", "3", "1", "3"], asked.stdout + asked.stderr

@@ -10,9 +10,14 @@ from . import find_arch
 def syscall_numbers(arch: str) -> dict[str, int]:
     """Name to number, as in the uapi headers; {} for an architecture without a table."""
     row = find_arch(arch)
+    return read_numbers(row.syscall_names if row else "")
+
+
+def read_numbers(table: str) -> dict[str, int]:
+    """Of names in the order of their numbers, where =N sets the number of the next one."""
     numbers: dict[str, int] = {}
     following = 0
-    for word in row.syscall_names.split() if row else ():
+    for word in table.split():
         if word[0] == "=":
             following = int(word[1:])
         else:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from ..compiler.ir import MapAddr, Operand
+from ..compiler.ir import MapAddr, Operand, Reg
 from ..compiler.lower import memory, tasks
 from ..compiler.lower.calls import Function, first_argument
+from ..compiler.lower.compat import branch_on_compat, sees_compat_calls
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..language.ast import (
     Call,
 )
-from ..library_texts import TEXT_BYTES, list_texts
+from ..library_texts import COMPAT_FROM, TEXT_BYTES, list_compat_texts, list_texts, text_table
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.rows import Types
 from ..types import (
@@ -38,19 +39,35 @@ def _library_index(lo: Lower, call: Call) -> Operand:
         lo.b.set(index, lo.b.neg(index))
         lo.b.jump(on)
         lo.b.start(on)
+    named = lo.b.block("named")
+    if call.name == "syscall_name" and call.args[0].const is None and sees_compat_calls(lo.unit, lo.attach):
+        native, compat = lo.b.block("native"), lo.b.block("compat", cold=True)
+        branch_on_compat(lo, native, compat)
+        lo.b.start(compat)
+        _limit(lo, index, len(list_compat_texts(lo.world.arch)) - 1)
+        lo.b.set(index, lo.b.alu("add", index, COMPAT_FROM))
+        lo.b.jump(named)
+        lo.b.start(native)
+    _limit(lo, index, last)
+    lo.b.jump(named)
+    lo.b.start(named)
+    return index
+
+
+def _limit(lo: Lower, index: Reg, last: int) -> None:
+    """Numbers beyond the last text get that."""
     unknown, known = lo.b.block("unknown"), lo.b.block("known")
     lo.b.branch("jgt", index, last, unknown, known)
     lo.b.start(unknown)
     lo.b.set(index, last)
     lo.b.jump(known)
     lo.b.start(known)
-    return index
 
 
 def _write_library_text(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
     """Copy it out of a table that has them all."""
     index = _library_index(lo, call)
-    table = lo.b.address(MapAddr(lo.unit.text_table(call.name, list_texts(call.name, lo.world.arch))))
+    table = lo.b.address(MapAddr(lo.unit.text_table(call.name, text_table(call.name, lo.world.arch))))
     place = Mem(lo.b.alu("add", table, lo.b.alu("mul", index, TEXT_BYTES)))
     memory.copy_bytes(lo, place, mem, min(type.capacity, TEXT_BYTES))
     if type.capacity < TEXT_BYTES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ..language.ast import Call, Expr, StrLiteral, TupleExpr
 from ..library_texts import LIBRARY_TEXTS, TEXT_BYTES
+from ..spec import Attach
 from ..types import INT64, Str, Symbol, Tuple, Type
 from .constants import NO_NUMBER, number_called
 
@@ -40,6 +41,11 @@ def spell_numbers(type: Type) -> Type:
     return Tuple(tuple([spell_numbers(part) for part in type.of]), type.names) if isinstance(type, Tuple) else type
 
 
+def is_of_every_call(point: Attach) -> bool:
+    """Whether it is an event of all system calls, those of 32-bit programs among them."""
+    return point.target == "raw_syscalls" or point.kind == "rawtracepoint" and point.event in ("sys_enter", "sys_exit")
+
+
 def numbers_called(context: CheckContext, first: Side, second: Side) -> tuple[Side, Side]:
     """Of ``syscall_name(n) == "write"`` the numbers."""
     if isinstance(first[0], StrLiteral) and gives_library_text(second[0]):
@@ -48,6 +54,9 @@ def numbers_called(context: CheckContext, first: Side, second: Side) -> tuple[Si
     call, text = first[0], second[0]
     if not isinstance(text, StrLiteral) or not isinstance(call, Call) or not gives_library_text(call):
         return first, second
+    if call.name == "syscall_name" and is_of_every_call(context.program.attach) and context.world.has_feature(
+            "compat_syscalls"):
+        return first, second  # a call of a 32-bit program is so called by another number
     text.const = number_called(call.name, text.value, context.world.arch, context.world.syscall_number)
     text.type = INT64
     if text.const == NO_NUMBER:

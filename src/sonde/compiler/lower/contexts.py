@@ -12,6 +12,7 @@ from .. import helpers as h
 from ..ir import BasicBlock, MapAddr, Operand, Reg
 from ..unit import Unit
 from . import memory
+from .compat import branch_on_compat
 from .core import Lower
 from .rawfields import RawField
 from .state import Mem
@@ -213,27 +214,10 @@ class SyscallContext(Context):
     def _skip_compat(self, lo: Lower, leave: BasicBlock) -> None:
         """A 32-bit program's call has another numbering; the classic tracepoints leave it out too
         (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS)."""
-        if not lo.unit.feature("compat_syscalls"):
-            return
-        register, bit, when_set = arch_of(lo).compat_flag
-        flags = _thread_status(lo) if register is None else \
-            memory.read_scalar(lo, self.registers(lo).at(register), Int(64, False))
-        if flags is None:
-            return
-        native = lo.b.block("native")
-        lo.b.branch("jset", flags, bit, *((leave, native) if when_set else (native, leave)))
-        lo.b.start(native)
-
-
-def _thread_status(lo: Lower) -> Operand | None:
-    """thread_info.status of the current task."""
-    task, info = lo.world.find_struct("task_struct"), lo.world.find_struct("thread_info")
-    status = info.field("status") if info else None
-    where = task.field("thread_info") if task else None
-    if task is None or status is None or where is None:
-        return None
-    current = memory.locate_pointee(lo, lo.b.call(h.TASK, [], "current_task", pure=True), Pointer(task, KERNEL))
-    return memory.read_scalar(lo, current.at(where.offset + status.offset), status.type)
+        if lo.unit.feature("compat_syscalls"):
+            native = lo.b.block("native")
+            branch_on_compat(lo, native, leave, self.registers)
+            lo.b.start(native)
 
 
 class SyscallEnterContext(SyscallContext):
