@@ -220,3 +220,73 @@ def test_places_that_nobody_can_judge_take_unsafe(tmp_path: Path) -> None:
         assert refused.returncode == 255 and "HINT: Use --unsafe to force attachment" in refused.stderr
     done = run_sonde("--unsafe", "-q", "-c", str(target), "-e", f"uprobe:{target}:zero {{ @ = count(); }}")
     assert done.stdout.endswith("@: 1\n")
+
+
+UPGRADED = r"""
+__attribute__((noipa)) long plus(long n)
+{
+    __asm__ volatile("990: nop\n.pushsection .note.stapsdt,\"?\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n"
+                     "991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990b\n.8byte 0\n.8byte 0\n"
+                     ".asciz \"mine\"\n.asciz \"plus\"\n.asciz \"\"\n994: .balign 4\n.popsection");
+    return n + VERSION;
+}
+"""
+RUNNING = r"""
+#include <stdio.h>
+long plus(long n);
+int main(void)
+{
+    puts("ready");
+    fflush(stdout);
+    getchar();
+    for (int i = 0; i < 5; i++)
+        plus(i);
+    return getchar() == 'x';
+}
+"""
+
+
+@pytest.mark.parametrize("way", ["renamed over", "removed"])
+@pytest.mark.parametrize("what", ["path", "relative", "library", "program"])
+def test_a_file_that_was_replaced(what: str, way: str, tmp_path: Path) -> None:
+    """Probes are in what the process has mapped, and it is said which file that is."""
+    library = compile_c(UPGRADED, tmp_path, "libplus.so.1", "-shared", "-fPIC", "-DVERSION=1")
+    program = compile_c(RUNNING, tmp_path, "prog", "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        for path in (library, program):
+            if way == "removed":
+                path.unlink()
+            else:
+                (tmp_path / "new").write_bytes(path.read_bytes() + b"new")
+                (tmp_path / "new").chmod(0o755)
+                (tmp_path / "new").rename(path)
+        place = {"path": str(library), "relative": os.path.relpath(library), "library": "libplus",
+                 "program": str(program)}[what]
+        function = "main" if what == "program" else "plus"
+        static = "" if what == "program" else f" usdt:{place}:mine:plus {{ @usdt = count(); }}"
+        script = f"uprobe:{place}:{function} {{ @ = count(); }}{static}"
+        if what == "program":  # main has begun
+            done = run_sonde("-p", str(process.pid), "--dry-run", "-v", "-e", script)
+            assert done.returncode == 0, done.stderr
+            stderr = done.stderr
+        else:
+            with Tracer("-p", str(process.pid), "-e", script) as tracer:
+                go(process)
+                process.communicate(b"\n")
+                tracer.wait()
+            assert "@: 5" in tracer.lines and "@usdt: 5" in tracer.lines
+            stderr = tracer.stderr
+        process.communicate()
+    if way == "renamed over" and what != "library":
+        assert f"{place} has been replaced since process {process.pid} mapped it" in stderr
+
+
+def test_a_file_that_the_process_has_not_mapped(built: Path) -> None:
+    with subprocess.Popen([built / "prog", "wait"], stdin=subprocess.PIPE) as process:
+        copy = built / "copy"
+        copy.write_bytes((built / "prog").read_bytes())
+        done = run_sonde("-p", str(process.pid), "--dry-run", "-e",
+                         f"uprobe:{copy}:plus {{ }} uprobe:libc:read {{ }}")
+        assert f"process {process.pid} has not mapped {copy}" in done.stderr and "libc" not in done.stderr
+        process.communicate(b"\n\n")

@@ -93,9 +93,9 @@ def main(parsed: Parsed) -> int:
 
 def _of_this_machine(wanted: list[str]) -> list[Runtime]:
     """The runtimes in use by any process except this one."""
-    from ..kernel.binaries import mapped_files
-    files = {file for pid in os.listdir("/proc") if pid.isdigit() for file in mapped_files(int(pid))
-             if any(part in os.path.basename(file) for part in _PARTS)}
+    from ..kernel.process_files import process_files
+    files = {file.path for pid in os.listdir("/proc") if pid.isdigit() for file in process_files(int(pid))
+             if any(part in os.path.basename(file.name) for part in _PARTS)}
     same = {(status.st_dev, status.st_ino): file for file in sorted(files, reverse=True)
             if (status := _status(file)) is not None}
     found = usable_of([runtime for path in sorted(same.values())

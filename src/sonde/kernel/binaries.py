@@ -6,6 +6,9 @@ import os
 
 from ..errors import EnvironmentProblem
 from .foreign import files
+from .notices import show_notice
+from .process_files import identity, process_files
+from .process_files import process_root as process_root
 
 
 def find_binaries(name: str, pid: int = 0) -> list[str]:
@@ -15,21 +18,23 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
     root directory and libraries are those it has mapped; ``*`` is all of them, "" the program that it runs. [] if
     nothing matches.
     """
-    root = process_root(pid) if pid else ""
     if not name:
         return _program_of(pid) if pid else []
-    if any(c in name for c in "*?["):
-        return _expand_glob(name, pid, root)
+    root = process_root(pid) if pid else ""
+    pattern = any(c in name for c in "*?[")
+    found = _expand_glob(name, pid, root) if pattern else _find_named(name, pid, root)
+    return _as_mapped(found, pid, root, not pattern) if pid else found
+
+
+def _find_named(name: str, pid: int, root: str) -> list[str]:
+    """The file of a path, a command or a library; of a process also one that is gone from its path."""
     if "/" in name:
         places = [root + name, name] if name.startswith("/") else [name]  # a relative path is relative to the user
-        return next(([place] for place in places if files.is_elf(place)), [])
+        gone = [file.path for file in process_files(pid) if file.name == os.path.realpath(name)] if pid else []
+        return next(([place] for place in places + gone if files.is_elf(place)), [])
     tries = [_find_command, _find_library] if not (name.startswith("lib") or ".so" in name) else [_find_library,
                                                                                                   _find_command]
-    for look in tries:
-        found = look(name, pid, root)
-        if found:
-            return [found]
-    return []
+    return next(([found] for look in tries if (found := look(name, pid, root))), [])
 
 
 def _program_of(pid: int) -> list[str]:
@@ -42,30 +47,39 @@ def _program_of(pid: int) -> list[str]:
         return []
 
 
-def process_root(pid: int) -> str:
-    """Prefix under which a process's files are seen from here: "" if it shares this root and mount namespace."""
-    try:
-        if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
-            if os.path.samefile(f"/proc/{pid}/root", "/proc/self/root"):
-                return ""
-    except OSError:
-        return ""
-    return f"/proc/{pid}/root"
-
-
 def mapped_files(pid: int) -> list[str]:
-    """Files that a process has mapped executable, by paths that can be opened from here, in order of address."""
-    root = process_root(pid)
-    found: dict[str, None] = {}
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
-                parts = line.rstrip("\n").split(None, 5)
-                if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):
-                    found[root + parts[5].removesuffix(" (deleted)")] = None
-    except OSError:
-        return []
-    return list(found)
+    """Files that a process has mapped executable, by paths that open them from here, in order of address."""
+    return [file.path for file in process_files(pid)]
+
+
+def _as_mapped(paths: list[str], pid: int, root: str, named: bool) -> list[str]:
+    """The paths, with the files that the process has mapped for those that have replaced them since. A notice says
+    so, and which of those that were ``named`` it has not mapped at all."""
+    mapped = process_files(pid)
+    chosen: list[str] = []
+    for path in paths:
+        name = path.removeprefix(root) if root else os.path.realpath(path)
+        own = next((file for file in mapped if file.path == path or file.replaced and file.name == name), None)
+        if own is not None and own.path != path:
+            _say_once(f"WARNING: {path} has been replaced since process {pid} mapped it: the file that it runs is "
+                      f"probed, {own.path}")
+        elif own is None and named and mapped and (known := identity(path)) is not None and \
+                known not in [identity(file.path) for file in mapped]:
+            _say_once(f"WARNING: process {pid} has not mapped {path}: probes in it are not hit unless it does")
+        chosen.append(own.path if own is not None else path)
+    return chosen
+
+
+def _say_once(message: str) -> None:
+    if message not in _said:
+        if len(_said) >= _MOST_SAID:
+            _said.clear()
+        _said.add(message)
+        show_notice(message)
+
+
+_said: set[str] = set()
+_MOST_SAID = 256
 
 
 def _expand_glob(pattern: str, pid: int, root: str) -> list[str]:
@@ -73,8 +87,8 @@ def _expand_glob(pattern: str, pid: int, root: str) -> list[str]:
     from glob import glob
 
     if pid and "/" not in pattern:
-        return [path for path in mapped_files(pid)
-                if fnmatchcase(os.path.basename(path), pattern) and files.is_elf(path)]
+        return [file.path for file in process_files(pid)
+                if fnmatchcase(os.path.basename(file.name), pattern) and files.is_elf(file.path)]
     if "/" in pattern:
         place = root + pattern if pattern.startswith("/") else pattern
         return sorted([path for path in glob(place) if files.is_elf(path)])
@@ -103,9 +117,9 @@ def _find_command(name: str, pid: int, root: str) -> str | None:
 
 def _find_library(name: str, pid: int, root: str) -> str | None:
     if pid:
-        for path in mapped_files(pid):
-            if _is_library(os.path.basename(path), name) and files.is_elf(path):
-                return path
+        for file in process_files(pid):
+            if _is_library(os.path.basename(file.name), name) and files.is_elf(file.path):
+                return file.path
     for path in _cached_libraries(ld_cache(root), name):
         if files.is_elf(root + path):
             return root + path
