@@ -8,7 +8,7 @@ from errno import EMFILE
 
 from . import commands
 from .commands import COMMANDS
-from .errors import AttachError, CompileError, OptionError, SondeError, UsageError, VerifierError, shorten_message
+from .errors import AttachError, CompileError, SondeError, UsageError, VerifierError, shorten_message
 from .invocation import (
     ask_for_recording,
     new_trace,
@@ -85,8 +85,6 @@ def _report_error(error: SondeError, parsed: Parsed | None, arguments: Sequence[
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
         return 255  # as bpftrace
     _print_error(error.message, error.hints)
-    if isinstance(error, OptionError) and arguments[0].startswith("-"):
-        print_to_stderr("\n" + usage_text())
     return 255 if isinstance(error, AttachError) else 1  # as bpftrace
 
 

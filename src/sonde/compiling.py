@@ -9,6 +9,7 @@ import sys
 from .semantics.options import Options
 from .source import Source
 from .spec import ScriptSpec
+from .types import UINT64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,12 +127,13 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
     from .language.diagnostics import FOUND_LATE, Diagnostics
     from .language.parser import parse_script
     from .semantics.check import check_script
+    from .semantics.defined_types import DefinedTypes
     from .semantics.rows import Language
     if isinstance(source, str):
         source = Source("stdin", source)
     diagnostics = Diagnostics()
     script = parse_script(source, diagnostics, options.params,
-                          files or _files_of(options, world))
+                          files or _files_of(options, world), DefinedTypes(world).find)
     if show is not None:
         from .language.dump import dump_script
         show("ast", dump_script(script))
@@ -158,7 +160,8 @@ def format_source(source: str | Source, params: Sequence[str] = ()) -> str:
     from .language.parser import parse_script
     source = source if isinstance(source, Source) else Source("stdin", source)
     diagnostics = Diagnostics()
-    script = parse_script(source, diagnostics, _Any(params), Files(release=os.uname().release))
+    script = parse_script(source, diagnostics, _Any(params), Files(release=os.uname().release),
+                          lambda written, definitions: UINT64)  # sizes do not show
     diagnostics.keep_only([d for d in diagnostics.items if d.code not in ("header-not-found", "import-not-found")])
     diagnostics.raise_if_errors()
     return lay_out(source, script)

@@ -65,12 +65,16 @@ def _remake(error: type[SondeError], args: tuple[object, ...]) -> SondeError:
 
 
 class CompileError(SondeError):
-    """The script does not compile. ``diagnostics`` has every finding, errors and warnings, in order."""
+    """The script does not compile. ``diagnostics`` has every finding, errors and warnings, in order; ``message`` and
+    ``hints`` are of the first error. As text it is what the command prints: each finding with its line."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
-        first = next((d.message for d in diagnostics if d.severity == ERROR), "compilation failed")
-        super().__init__(first)
+        first = next((d for d in diagnostics if d.severity == ERROR), None)
+        super().__init__("compilation failed" if first is None else first.message, [] if first is None else first.hints)
         self.diagnostics = list(diagnostics)
+
+    def __str__(self) -> str:
+        return "\n".join([item.render() for item in self.diagnostics]) or self.message
 
 
 class UsageError(SondeError):

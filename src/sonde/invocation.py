@@ -79,15 +79,22 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
     from . import tools
     tool = tools.find_tool(name) if classify_word(name) == TOOL else None
     if tool is None and not os.path.exists(name):
-        from .language.diagnostics import nearest_names
-        raise UsageError(f"failed to open file '{name}': No such file or directory",
-                         [f"did you mean the tool {c}?" for c in nearest_names(name, tools.tool_names())[:1]])
+        raise UsageError(f"failed to open file '{name}': No such file or directory", _hints_of_no_file(words))
     if tool is not None and parsed.has("help"):
         sys.stdout.write(tools.tool_help(tool))
         return None, []
     if tool is not None:
         _apply_tool(parsed, tool, params)
     return read_script(name), params
+
+
+def _hints_of_no_file(words: list[str]) -> list[str]:
+    """What was meant by the name of a file that there is not: a script without -e, or a tool."""
+    if any("{" in word for word in words):
+        return ["a script in the command line comes after -e, in quotes: sonde -e 'begin { ... }'"]
+    from . import tools
+    from .language.diagnostics import nearest_names
+    return [f"did you mean the tool {close}?" for close in nearest_names(words[0], tools.tool_names())[:1]]
 
 
 def _apply_tool(parsed: Parsed, tool: Tool, params: list[str]) -> None:

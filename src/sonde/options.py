@@ -9,7 +9,7 @@ from .record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import NoReturn
 
 
@@ -262,12 +262,18 @@ def budget_of(parsed: Parsed) -> float:
 
 def _other_options(word: str, program: str, known: dict[str, Option]) -> list[str]:
     """Hints for an option that is none: of a tool or command its own, which were meant."""
-    from .language.diagnostics import nearest_names
     own = [name for name, row in known.items() if row.group == TOOL]
     if own or program in COMMANDS:
-        return [*[f"did you mean {close}?" for close in nearest_names(word, own)[:1]], f"see sonde {program} --help"]
-    return [f"did you mean {close}?" for close in nearest_names(word, known)[:1]] \
-        or ["parameters of the program that begin with a dash stand after --"]
+        return [*_meant_options(word, own), f"see sonde {program} --help"]
+    return [*(_meant_options(word, known) or ["parameters of the program that begin with a dash stand after --"]),
+            "sonde --help shows all options"]
+
+
+def _meant_options(word: str, names: Iterable[str]) -> list[str]:
+    """A hint at the option that is most like a word. All begin with dashes, which make none of them alike."""
+    from .language.diagnostics import nearest_names
+    bare = {name.lstrip("-"): name for name in names if len(name) > 2}
+    return [f"did you mean {bare[close]}?" for close in nearest_names(word.lstrip("-"), bare, least=0.7)[:1]]
 
 
 def usage_text() -> str:

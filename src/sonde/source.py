@@ -61,13 +61,49 @@ class ExpandedSpan(Span):
 
 
 class Diagnostic(Record):
-    """One finding: ``code`` is a stable kebab-case name (``unknown-field``), ``hints`` say what to do."""
+    """One finding: ``code`` is a stable kebab-case name (``unknown-field``), ``hints`` say what to do.
+
+    ``file``, ``line``, ``column``, ``end_line``, ``end`` and ``source_line`` are where it is: lines and columns count
+    from 1, and the last character is before column ``end`` of ``end_line``. They are "" and 0 for a finding about no
+    part of the text.
+    """
 
     severity: str
     code: str
     message: str
     span: Span | None
     hints: list[str] = []
+
+    @property
+    def file(self) -> str:
+        """The script's path, or ``stdin``."""
+        return "" if self.span is None else self.span.source.name
+
+    @property
+    def line(self) -> int:
+        return 0 if self.span is None else self.span.line
+
+    @property
+    def column(self) -> int:
+        return 0 if self.span is None else self.span.source.line_and_column(self.span.start)[1]
+
+    @property
+    def end_line(self) -> int:
+        return 0 if self.span is None else self._end_of(self.span)[0]
+
+    @property
+    def end(self) -> int:
+        """The column after the last character."""
+        return 0 if self.span is None else self._end_of(self.span)[1]
+
+    @property
+    def source_line(self) -> str:
+        """The first line that the finding is about."""
+        return "" if self.span is None else self.span.source.line_text(self.line)
+
+    @staticmethod
+    def _end_of(span: Span) -> tuple[int, int]:
+        return span.source.line_and_column(max(span.start, span.end))
 
     def render(self) -> str:
         """bpftrace's shape: position, message, the source line, an underline; the same of each call by which a macro

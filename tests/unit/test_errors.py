@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 import sonde
+from compiled import world
+from sonde import compiling
 from sonde.errors import AttachError, CompileError, SondeError
+from sonde.semantics.options import Options
 from sonde.source import Diagnostic, Source, Span
 
 SPAN = Span(Source("stdin", "begin {"), 6, 7)
@@ -67,3 +70,22 @@ def test_a_worker_s_error_arrives() -> None:
         sonde.compile("begin { print(", world=None)
     again = pickle.loads(pickle.dumps(caught.value))
     assert [each.render() for each in again.diagnostics] == [each.render() for each in caught.value.diagnostics]
+
+
+def test_findings_are_data_and_print_as_the_command_does() -> None:
+    text = "BEGIN {\n  $x = nsecz;\n  printf(\"%d\", $x);\n}"
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(text, Options(), world())
+    error: CompileError = pickle.loads(pickle.dumps(caught.value))
+    item = error.diagnostics[0]
+    assert (item.severity, item.code, item.file) == ("ERROR", "unknown-identifier", "stdin")
+    assert (item.line, item.column, item.end_line, item.end) == (2, 8, 2, 13)
+    assert item.source_line == "  $x = nsecz;" and item.hints == error.hints and item.message == error.message
+    assert str(error).splitlines() == ["stdin:2:8-13: ERROR: Unknown identifier: 'nsecz'", "  $x = nsecz;",
+                                       "       ~~~~~", "HINT: did you mean nsecs?"]
+    assert str(error) == "\n".join(item.render() for item in caught.value.diagnostics)
+
+
+def test_a_finding_of_no_place_says_so() -> None:
+    item = Diagnostic("ERROR", "wrong", "it is wrong", None)
+    assert (item.file, item.line, item.column, item.end_line, item.end, item.source_line) == ("", 0, 0, 0, 0, "")

@@ -167,3 +167,66 @@ def test_warnings_do_not_end_the_reading_of_a_script() -> None:
     with pytest.raises(CompileError) as caught:
         compiling.compile(f"{text}begin {{ print(nosuch); }}", Options(), world())
     assert [item.code for item in caught.value.diagnostics if item.severity == ERROR] == ["unknown-identifier"]
+
+
+@pytest.mark.parametrize(("text", "condition"), [
+    ("#define A(x) (x + 1)\n#define B A", "B(2) == 3"),
+    ("#define P(f, a...) C(f, ## a)\n#define C(a...) D(a, 9)\n#define D(a, b, ...) (a * 10 + b)", "P(1) == 19"),
+    ("#define P(f, a...) C(f, ## a)\n#define C(a...) D(a, 9)\n#define D(a, b, ...) (a * 10 + b)", "P(1, 2) == 12"),
+    ("#define J(a, b) a ## b", "J(1, 2) == 12 && J(, 2) == 2 && J(7, ) == 7"),
+    ("#define G(a, b, c) (2 a ## b + c)", "G(, + 1, 3) == 6"),
+    ("struct s { char b[(int)4]; };", "sizeof(struct s) == 4"),
+    ("typedef long word; struct s { word a[1024 / (8 * (int)sizeof(word))]; };", "sizeof(struct s) == 128"),
+    ("struct s { struct t { int a; } t; char b[16 - sizeof(struct t)]; };", "sizeof(struct s) == 16"),
+    ("struct t { int a; long b; }; struct s { char b[__builtin_offsetof(struct t, b)]; };", "sizeof(struct s) == 8"),
+    ("struct t { int a; long b; }; struct s { char b[sizeof(((struct t *)0)->b) + _Alignof(struct t)]; };",
+     "sizeof(struct s) == 16"),
+    ("#/* remark */\n# 12\n# 13 \"x.c\"\nstruct s { int a; };", "sizeof(struct s) == 4"),
+    ("#define N 3 /* a remark\n of two lines */\nstruct s { char a[N]; };", "sizeof(struct s) == 3"),
+    ("#if 0\n/*\n#endif\n*/\n\"#endif\"\n#endif\nstruct s { char a; };", "sizeof(struct s) == 1"),
+    ("union u { int sa; };\nstruct s { union { int sa; } in;\n#define sa in.sa\n};", "sizeof(struct s) == 4"),
+    ("#define BEGIN\nBEGIN\nstruct s { int a; };", "sizeof(struct s) == 4"),
+    ("#define F(n) static inline int n(void) { return 1; }\nF(a)\nF(b)\nstruct s { int a; };", "sizeof(struct s) == 4"),
+    ("#define S(n) struct n { int a; };\nS(s)\nS(t)", "sizeof(struct s) == 4 && sizeof(struct t) == 4"),
+    ("typedef int wide __attribute__((mode(DI)));", "sizeof(wide) == 8"),
+    ("typedef void fn(int); struct s { fn *f; __volatile__ int a[2]; };", "sizeof(struct s) == 16"),
+    ("typedef struct hidden hidden; struct s { hidden *h; };", "sizeof(struct s) == 8"),
+    ("enum { A = 3,\n#define A A\n#define B (A - 1)\n};", "A == 3 && B == 2"),
+    ("#define M ~0U\n#define L (~((1U << 22) - 1))", "M == 4294967295 && L == 4290772992"),
+    ("#define W L'a'\n#if L'\\0' - 1 > 0\n#error\n#endif", "W == 97"),
+    ("#define C(x) (__builtin_constant_p(x) ? (x) : unknown(x))", "C(5) == 5"),
+])
+def test_what_headers_of_c_have(text: str, condition: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libclang, "has_libclang", lambda: False)
+    (tmp_path / "x.h").write_text(text + "\n")
+    script = f'#include "{tmp_path}/x.h"\nbegin {{ static_assert({condition}, "{tmp_path}"); }}'
+    assert not compiling.compile(Source("script.bt", script), Options(), world()).warnings
+
+
+@pytest.mark.parametrize("member", ["struct nobody x;", "struct s x[2];", "void x;", "hidden x;", "struct late x;"])
+def test_members_of_incomplete_types_are_errors(member: str) -> None:
+    text = f"typedef struct hidden hidden; struct s {{ int a; {member} }}; struct late {{ int a; }}; begin {{ }}"
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(Source("script.bt", text), Options(), world())
+    item = caught.value.diagnostics[0]
+    assert item.code in ("incomplete-type", "unknown-type") and item.line == 1 and "x" in item.span.text  # type: ignore
+
+
+def test_a_header_that_was_not_read_is_named_where_a_type_is_missed(tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libclang, "has_libclang", lambda: False)
+    (tmp_path / "x.h").write_text("struct missed { int a : ; };\n")
+    text = f'#include <linux/zyx.h>\n#include "{tmp_path}/x.h"\nbegin {{ print(sizeof(struct missed)); }}'
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(Source("script.bt", text), Options(), world())
+    hints = next(item.hints for item in caught.value.diagnostics if item.code == "unknown-type")
+    assert any("<linux/zyx.h> was not read" in hint for hint in hints)
+    assert any(f"not all of {tmp_path}/x.h was understood: see line 1" in hint for hint in hints)
+
+
+@pytest.mark.parametrize("condition", [
+    "sizeof((struct s)0) == 12", "sizeof(((struct s)0).m) == 4", "offsetof((struct s)0, n) == 4",
+    "sizeof(typeof(((struct s)0).n)) == 8"])
+def test_operands_that_are_not_evaluated_may_be_structs(condition: str) -> None:
+    text = f'struct s {{ int m; char n[8]; }}; begin {{ static_assert({condition}, ""); }}'
+    assert not compiling.compile(Source("script.bt", text), Options(), world()).warnings

@@ -146,11 +146,11 @@ def _own_options(parsed: Parsed) -> dict[str, str]:
 
 def _check_view(parsed: Parsed, form: str) -> None:
     """UsageError for a form that does not exist, or that ``top`` and ``serve`` cannot show of a fleet."""
-    from ..output.views import FORMATS
+    from ..output.views import FORMATS, refuse_format
     if parsed.command and form not in ("text", "json"):
         raise UsageError(f"sonde {parsed.command} shows a running script; -f {form} has no place there")
     if form not in (*FORMATS, "recording", "parquet"):
-        raise UsageError(f'Invalid output format "{form}"', [f"-f takes {', '.join(FORMATS)}, recording or parquet"])
+        refuse_format(form, (*FORMATS, "recording", "parquet"))
     if form == "parquet" and not parsed.has("output"):
         raise UsageError("-f parquet needs -o FILE")
     if parsed.has("port") and parsed.command != "serve":

@@ -61,9 +61,11 @@ class Expr(Node):
 
 
 class IntLiteral(Expr):
-    """``42``, ``0x1f``, ``1e6``, ``10ms`` (durations are nanoseconds): ``value`` fits 64 bits, unsigned."""
+    """``42``, ``0x1f``, ``1e6``, ``10ms`` (durations are nanoseconds): ``value`` fits 64 bits, unsigned. ``narrow``: it
+    is an ``unsigned int`` of C's (``1U``), as macros of headers have it."""
 
     value: int = 0
+    narrow: bool = False
 
 
 class StrLiteral(Expr):
@@ -449,4 +451,5 @@ class Script(Node):
     definitions: list[CStruct | CEnum | CTypedef] = []
     defines: dict[str, str] = {}  # #define NAME text
     includes: list[str] = []
+    unread: list[str] = []  # headers that were not read, or not all of it: each with what helps
     imports: list[StrLiteral] = []

@@ -9,31 +9,50 @@ from __future__ import annotations
 from math import prod
 
 from ..record import Record
-from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, SizeOf, TypeSyntax
+from .ast import Cast, CEnum, CField, CStruct, CTypedef, Expr, Name, SizeOf, TypeSyntax
 from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX
 from .expressions import ExpressionParser
 from .type_syntax import TAGS, size_of_base
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from ..types import Type
+
+Definition: TypeAlias = "CStruct | CEnum | CTypedef"
+FindType: TypeAlias = "Callable[[TypeSyntax, list[Definition]], Type | None]"
+
 _ATTRIBUTES = ("__attribute__", "__packed", "__aligned", "_Alignas", "alignas")
 _MOST_ALIGNED = 1 << 28
+_MODES = {"QI": "signed char", "HI": "short", "SI": "int", "DI": "long", "TI": "__int128", "byte": "signed char",
+          "word": "long", "pointer": "long"}
 
 Inline = CStruct | CEnum | None
 
 
 class Attributes(Record):
-    """What attributes ask for: packing, and an alignment of at least so many bytes (0 if none does)."""
+    """What attributes ask for: packing, an alignment of at least so many bytes (0 if none does), another integer."""
 
     packed: bool = False
     align: int = 0
+    mode: str = ""  # the base type in place of the one that is written
 
 
 class DeclarationParser(ExpressionParser):
-    """Parses C definitions. ``constants`` are the enum constants so far, ``typedefs`` the names of types."""
+    """Parses C definitions. ``constants`` are the enum constants so far, ``typedefs`` the names of types, ``defined``
+    all definitions, those within others before them."""
 
     constants: dict[str, int]
+    defined: list[Definition]
     packs: list[int]  # see the preprocessor
     _noted: Attributes  # those of the member that is being parsed
+
+    def find_defined_type(self, written: TypeSyntax) -> Type | None:
+        """The type that is so written, of those defined so far and the kernel's; see the file parser."""
+        raise NotImplementedError
 
     def lookup_define(self, node: Expr) -> int | None:
         """The value of a ``#define``; see the script parser."""
@@ -52,7 +71,9 @@ class DeclarationParser(ExpressionParser):
         self.advance()
         self.parse_attributes(own)
         self.depth -= 1
-        return CStruct(self.span_since(start), name, union, fields, own.packed, own.align, self.packs[-1])
+        node = CStruct(self.span_since(start), name, union, fields, own.packed, own.align, self.packs[-1])
+        self.defined.append(node)
+        return node
 
     def _parse_head(self, own: Attributes) -> str:
         """The name of a definition, and its ``{``; attributes may come before the name and after it."""
@@ -92,7 +113,9 @@ class DeclarationParser(ExpressionParser):
                 self.fail_unexpected("',' or '}'")
         self.advance()
         self.parse_attributes(own)
-        return CEnum(self.span_since(start), name, members, own.packed, own.align)
+        node = CEnum(self.span_since(start), name, members, own.packed, own.align)
+        self.defined.append(node)
+        return node
 
     def parse_typedef(self) -> list[CStruct | CEnum | CTypedef]:
         """``typedef type name, *other;``: the type defined along with it, if any, and the names."""
@@ -109,6 +132,7 @@ class DeclarationParser(ExpressionParser):
                 written.base = base = f"{base} {name}"
             self.typedefs.add(name)
             found.append(CTypedef(self.span_since(start), name, written, self._noted.align))
+            self.defined.append(found[-1])
             if not self.accept(","):
                 break
         self._expect_semicolon()
@@ -158,7 +182,7 @@ class DeclarationParser(ExpressionParser):
         """``*name[2] : bits``: the name, its whole type, and the width of a bit-field. Its attributes are noted beside
         those it has in ``common`` with others."""
         start = self.token[2]
-        self._noted = Attributes(common.packed, common.align)
+        self._noted = Attributes(common.packed, common.align, common.mode)
         pointers = self._parse_pointers()
         opaque = False
         name = ""
@@ -171,10 +195,15 @@ class DeclarationParser(ExpressionParser):
             self._skip_parens() if self.kind == "(" else self._parse_dims()
         else:
             name, dims = self._parse_name_and_dims()
+            if self.kind == "(":  # a function
+                self._skip_parens()
+                base, pointers = "void", 0
         bits = self._parse_constant(limit=64) if self.accept(":") else None
         self.parse_attributes(self._noted)
         if opaque:
             return name, TypeSyntax(self.span_since(start), "void", 1, dims), bits
+        if self._noted.mode:
+            base = f"unsigned {self._noted.mode.removeprefix('signed ')}" if base[0] == "u" else self._noted.mode
         return name, TypeSyntax(self.span_since(start), base, pointers, dims), bits
 
     def _parse_pointers(self) -> int:
@@ -219,14 +248,26 @@ class DeclarationParser(ExpressionParser):
             self.fail("not-constant", f"'{error.node.span.text}' has no value here", error.node.span,
                       ["write the number"])
 
+    def find_constant(self, node: Expr) -> int | None:
+        try:
+            return evaluate_constant(node, self.lookup_constant)
+        except NotConstant:
+            return None
+
     def lookup_constant(self, node: Expr) -> int | None:
-        """The value of an enum constant, a ``#define`` or the ``sizeof`` of a base type or pointer."""
-        if isinstance(node, Name) and node.name in self.constants:
-            return self.constants[node.name]
+        """The value of an enum constant, a ``#define``, a cast, or of what the types decide."""
+        if isinstance(node, Name):
+            return self.constants[node.name] if node.name in self.constants else self.lookup_define(node)
         if isinstance(node, SizeOf) and isinstance(node.what, TypeSyntax):
             each = 8 if node.what.pointers else size_of_base(node.what.base)
-            return 8 if node.what.outer else each and each * prod(node.what.dims)
-        return self.lookup_define(node)
+            size = 8 if node.what.outer else each and each * prod(node.what.dims)
+            if size is not None:
+                return size
+        from .sizes import convert_constant, measure_constant
+        if isinstance(node, Cast):
+            return convert_constant(evaluate_constant(node.operand, self.lookup_constant), node,
+                                    self.find_defined_type)
+        return measure_constant(node, self.find_defined_type)
 
     def parse_attributes(self, into: Attributes | CStruct | CEnum) -> None:
         """Attributes, and qualifiers, which mean nothing, up to anything else."""
@@ -248,6 +289,9 @@ class DeclarationParser(ExpressionParser):
         """``packed``, ``aligned``, ``aligned(8)``, or another, which does not change a layout."""
         start, name = self.token[2], self.expect("word", "an attribute")[1].strip("_")
         into.packed |= name == "packed"
+        if name == "mode" and self.kind == "(":
+            self._parse_mode(into)
+            return
         if name in ("aligned", "Alignas", "alignas"):
             align = self._parse_alignment()
             if align < 1 or align & align - 1 or align > _MOST_ALIGNED:
@@ -258,6 +302,14 @@ class DeclarationParser(ExpressionParser):
                 into.align = max(into.align, align)
         elif self.kind == "(":
             self._skip_parens()
+
+    def _parse_mode(self, into: Attributes | CStruct | CEnum) -> None:
+        """``mode(DI)``: the integer that is declared has so many bytes."""
+        self.advance()
+        word = self.expect("word", "a mode")[1].strip("_")
+        if isinstance(into, Attributes):
+            into.mode = _MODES.get(word, "")
+        self.expect(")", "')'")
 
     def _parse_alignment(self) -> int:
         """``(8)``, ``(long)``; without it, the largest that any type of C has here."""

@@ -12,16 +12,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PARAMETERS = r"\(\s*((?:[A-Za-z_]\w*|\.\.\.)?(?:\s*,\s*(?:[A-Za-z_]\w*|\.\.\.))*)\s*\)"
+_PARAMETER = r"(?:[A-Za-z_]\w*(?:\s*\.\.\.)?|\.\.\.)"
+_PARAMETERS = rf"\(\s*({_PARAMETER}?(?:\s*,\s*{_PARAMETER})*)\s*\)"
 
 
 class CMacro:
-    """``params`` is None for a macro without parentheses; ``variadic``: the last one takes all remaining arguments."""
+    """``params`` is None for a macro without parentheses; ``variadic``: the last one takes all remaining arguments.
+    It is called ``__VA_ARGS__``, or as in GNU C's ``args...``."""
 
     def __init__(self, name: str, params: list[str] | None, body: str) -> None:
         self.name = name
-        self.variadic = bool(params) and params is not None and params[-1] == "..."
-        self.params = [*params[:-1], "__VA_ARGS__"] if params is not None and self.variadic else params
+        self.variadic = bool(params) and params is not None and params[-1].endswith("...")
+        self.params = params
+        if params is not None and self.variadic:
+            self.params = [*params[:-1], params[-1].removesuffix("...").rstrip() or "__VA_ARGS__"]
         self.body = tokenize_macro_body(body)
 
 
@@ -31,7 +35,9 @@ def parse_macro_parameters(text: str) -> tuple[list[str], int] | None:
     if found is None:
         return None
     names = [n.strip() for n in found[1].split(",")] if found[1].strip() else []
-    return None if "..." in names[:-1] or len(set(names)) != len(names) else (names, found.end())
+    bare = [name.removesuffix("...").rstrip() for name in names]
+    early = any(name.endswith("...") for name in names[:-1])
+    return None if early or len(set(bare)) != len(bare) else (names, found.end())
 
 
 def tokenize_macro_body(text: str) -> list[Token]:
@@ -64,9 +70,9 @@ def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro], plain: dict[
     ``count`` is given what each macro is replaced by at first, and raises an error when all of it is too much."""
     out: list[Token] = []
     index = 0
+    again: Token | None = None  # a macro's name that another was replaced by, before its arguments
     while index < len(tokens):
-        token = tokens[index]
-        index += 1
+        token, index, again = (tokens[index], index + 1, None) if again is None else (again, index, None)
         macro = macros.get(token[1]) if token[0] == "word" and token[1] not in hidden else None
         if macro is None:
             out.append(token)
@@ -91,7 +97,15 @@ def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro], plain: dict[
         placed = [(kind, text, token[2], end) for kind, text, _, _ in body]
         count(placed)
         out += expand_c_macros(placed, macros, plain, count, hidden | {macro.name})
+        if placed and index < len(tokens) and tokens[index][0] == "(" and _takes_arguments(out[-1], macros, macro.name):
+            again = out.pop()
     return out
+
+
+def _takes_arguments(token: Token, macros: dict[str, CMacro], within: str) -> bool:
+    """Whether a token names a macro with parameters, other than the one that it comes from."""
+    macro = macros.get(token[1]) if token[0] == "word" and token[1] != within else None
+    return macro is not None and macro.params is not None
 
 
 def _expand_plain(token: Token, plain: dict[str, str], macros: dict[str, CMacro]) -> list[Token]:
@@ -146,10 +160,15 @@ def _substitute_arguments(macro: CMacro, args: dict[str, list[Token]],
         if token[0] == "#" and index < len(body) and body[index][1] in args:
             out.append(_stringize_argument(args[body[index][1]]))
             index += 1
-        elif token[0] == "##" and out and index < len(body):
+        elif token[0] == "##" and 1 < index < len(body):
             right = args.get(body[index][1], [body[index]])
+            rest = macro.variadic and macro.params is not None and body[index][1] == macro.params[-1]
             index += 1
-            if right:
+            if rest and out and out[-1][0] == ",":  # GNU C: the comma is left out with what would come after it
+                out[-1:] = [out[-1], *right] if right else []
+            elif not args.get(body[index - 3][1], right):
+                out += right  # pasted to nothing
+            elif right:
                 out[-1:] = [*tokenize_macro_body(out[-1][1] + right[0][1]), *right[1:]]
         elif token[0] == "word" and token[1] in args:
             pasted = index < len(body) and body[index][0] == "##"

@@ -40,6 +40,7 @@ class Cursor:
     def load_tokens(self, tokens: list[Token]) -> None:
         """Start over with other tokens; the last one is an ``eof``."""
         self.tokens = tokens
+        self._no_sizes: set[tuple[int, int]] = set()  # see the parser of types
         self.depth = 0
         self.height = 0
         self.seek(0)
@@ -136,6 +137,9 @@ class Cursor:
         if kind == "bad" and text in COMPLAINTS:
             message, *advice = COMPLAINTS[text]
             within = text == "unterminated-string" and end < len(self.source.text)  # ended by a newline
+            if within and self.source.text[end + 1:end + 2] == '"':
+                advice = ["the \\n has become a newline before Sonde got it: in Python write the script as a raw "
+                          'string, r"..."', *advice]
             self.fail(text, message or f"syntax: expected {expected}", Span(self.source, start if within else end, end),
                       advice)
         if kind == "eof":

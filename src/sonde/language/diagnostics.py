@@ -81,15 +81,15 @@ def _finding_identity(item: Diagnostic) -> object:
     return item.code, item.message, span and (id(span.source), span.start, span.end)
 
 
-def nearest_names(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
-    """The candidates most like ``name``, best first: for "did you mean" hints."""
+def nearest_names(name: str, candidates: Iterable[str], count: int = 3, least: float = 0.6) -> list[str]:
+    """The candidates most like ``name``, best first: for "did you mean" hints. ``least``: of 1, how much alike."""
     if len(name) > LONGEST_NAME:
         return []
     from difflib import get_close_matches
     pool = _similar_names(name.lower(), list(candidates))
     lowered = {c.lower(): c for c in pool}
-    found = get_close_matches(name, pool, count, 0.6)
-    for close in get_close_matches(name.lower(), lowered, count, 0.6):
+    found = get_close_matches(name, pool, count, least)
+    for close in get_close_matches(name.lower(), lowered, count, least):
         if lowered[close] not in found:
             found.append(lowered[close])
     return found[:count]

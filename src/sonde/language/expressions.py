@@ -22,7 +22,8 @@ _LOGICAL = 2  # up to this precedence operators are && and ||, which may be grou
 _LONG_CHAIN = 16
 _PREFIXES = frozenset(("-", "!", "~", "*", "&", "++", "--"))
 _STEPS = frozenset(("++", "--"))
-_OF_TYPES = ("typeinfo", "container_of")  # functions that take bare types
+_OF_TYPES = ("typeinfo", "container_of", "_Alignof", "alignof", "__alignof__", "__alignof")  # take bare types
+_WIDE = ("L", "u", "U", "u8")  # before a character in C
 _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 
 
@@ -58,6 +59,7 @@ class ExpressionParser(TypeParser):
         """``if``, with ``tail`` set if each branch ends in a value; see the statement parser."""
         raise NotImplementedError
 
+    _chosen: Expr | None = None  # the last __builtin_constant_p()
     tail = False  # whether the block or if that was parsed last ends in a value
 
     def parse_expression(self, least: int = 0) -> Expr:
@@ -116,6 +118,8 @@ class ExpressionParser(TypeParser):
         then = None if self.kind == ":" else self.parse_expression()
         self.expect(":", "':'")
         other = self.parse_expression()
+        if cond is self._chosen and then is not None:
+            return then
         self.grow_height()
         return ast.Ternary(self.span_since(start), cond=cond, then=then, other=other)
 
@@ -163,7 +167,11 @@ class ExpressionParser(TypeParser):
             return ast.Cast(self.span_since(start), to=what, operand=operand)
         if what in _STEPS:
             self._check_stepped(operand, start)
-        return ast.Unary(self.span_since(start), op=what, operand=operand)
+        node = ast.Unary(self.span_since(start), op=what, operand=operand)
+        if what not in ("-", "~") or not _is_narrow(operand):
+            return node
+        mask = ast.IntLiteral(node.span, value=(1 << 32) - 1, narrow=True)
+        return ast.Binary(node.span, op="&", left=node, right=mask)
 
     def _check_stepped(self, operand: Expr, at: int) -> None:
         """Check what the ``++`` or ``--`` at ``at`` is applied to."""
@@ -196,7 +204,8 @@ class ExpressionParser(TypeParser):
 
     def _parse_int(self) -> Expr:
         token = self.advance()
-        return ast.IntLiteral(self.token_span(token), value=self.integer_value(token))
+        value = self.integer_value(token)
+        return ast.IntLiteral(self.token_span(token), value=value, narrow=token[1][-1] == "U" and value >> 32 == 0)
 
     def integer_value(self, token: Token) -> int:
         """The value of an ``int`` token; an error (and 0) if it is malformed or does not fit 64 bits."""
@@ -322,6 +331,8 @@ class ExpressionParser(TypeParser):
         self.advance()
         if self.kind == "(":
             return self._parse_call(token[2], name)
+        if self.kind == "char" and name in _WIDE:
+            return self._parse_char()
         return ast.Name(self.token_span(token), name=name)
 
     def _parse_call(self, start: int, name: str) -> Expr:
@@ -370,6 +381,15 @@ class ExpressionParser(TypeParser):
         self.grow_height()
         return ast.OffsetOf(self.span_since(start), what=what, path=path)
 
+    def _parse_constant_p(self) -> Expr:
+        """``__builtin_constant_p(e)`` is true: what it chooses between are ways to the same value."""
+        start = self.advance()[2]
+        self.expect("(", "'('")
+        self.parse_expression()
+        self.expect(")", "')'")
+        self._chosen = ast.IntLiteral(self.span_since(start), value=1)
+        return self._chosen
+
     def _parse_comptime(self) -> Expr:
         """``comptime e`` is kept as a call of that name."""
         self.enter_level()
@@ -394,6 +414,15 @@ class ExpressionParser(TypeParser):
         return block
 
 
+def _is_narrow(node: Expr) -> bool:
+    """Whether a constant is an ``unsigned int`` in C: of the suffix U, and of nothing longer."""
+    if isinstance(node, ast.Binary):
+        constant = (ast.IntLiteral, ast.Binary, ast.Name)
+        return _is_narrow(node.left) and isinstance(node.right, constant) \
+            or _is_narrow(node.right) and isinstance(node.left, constant)
+    return isinstance(node, ast.IntLiteral) and node.narrow
+
+
 _PRIMARY: dict[str, Callable[[ExpressionParser], Expr]] = {
     "word": ExpressionParser._parse_word, "int": ExpressionParser._parse_int, "str": ExpressionParser._parse_string,
     "char": ExpressionParser._parse_char, "var": ExpressionParser.parse_variable,
@@ -404,6 +433,7 @@ _PRIMARY: dict[str, Callable[[ExpressionParser], Expr]] = {
 _SPECIAL: dict[str, Callable[[ExpressionParser], Expr]] = {
     "true": ExpressionParser._parse_bool, "false": ExpressionParser._parse_bool,
     "sizeof": ExpressionParser._parse_sizeof,
-    "offsetof": ExpressionParser._parse_offsetof, "comptime": ExpressionParser._parse_comptime,
+    "offsetof": ExpressionParser._parse_offsetof, "__builtin_offsetof": ExpressionParser._parse_offsetof,
+    "__builtin_constant_p": ExpressionParser._parse_constant_p, "comptime": ExpressionParser._parse_comptime,
     "if": ExpressionParser._parse_if_expression,
 }

@@ -18,23 +18,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..types import Type
+    from .ast import TypeSyntax
+    from .cdecl import FindType
     from .lexer import Token
 
 
 class FileParser(StatementParser):
     """The layer below scripts and headers. ``load_file(parser, path, span)`` parses a file that this one includes;
-    ``outer`` is the parser of the file that includes or imports this one: they share what they define."""
+    ``outer`` is the parser of the file that includes or imports this one: they share what they define.
+    ``find_type(written, definitions)`` knows the types: those of the definitions, and the kernel's."""
 
     _preprocessor: Preprocessor
     _script: Script
 
     def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str], files: Files,
-                 load_file: Callable[[FileParser, str, Span], None], outer: FileParser | None = None) -> None:
+                 load_file: Callable[[FileParser, str, Span], None], outer: FileParser | None = None,
+                 find_type: FindType | None = None) -> None:
         shared = outer._preprocessor if outer is not None else None
         self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds,
                                           files.predefines, self._include_file, shared)
         self.effort = self._preprocessor.effort
         super().__init__(source, diagnostics)
+        self._find_type: FindType | None = find_type if outer is None else outer._find_type
         self.params = params
         self.files = files
         self.within: int = 0 if outer is None else outer.within + 1
@@ -46,24 +52,35 @@ class FileParser(StatementParser):
         self._noted = Attributes()
         self.typedefs = set() if outer is None else outer.typedefs
         self.constants = {} if outer is None else outer.constants
+        self.defined = [] if outer is None else outer.defined
 
     def load_tokens(self, tokens: list[Token]) -> None:
         self.effort.count_read(len(tokens), self.token_span(tokens[0]))
         super().load_tokens(tokens)
 
-    def _include_file(self, name: str, quoted: bool, span: Span) -> None:
-        """#include: a user's header is read; the system's are not needed."""
-        path = self.files.find_header(name, quoted, self.source)
+    def _include_file(self, name: str, quoted: bool, span: Span, following: bool = False) -> None:
+        """#include: a user's header is read; the system's are not needed. ``following``: #include_next."""
+        path = self.files.find_header(name, quoted, self.source, following)
         if path is not None:
             self._load_file(self, path, span)
-        elif not is_system_header(name):
+        elif is_system_header(name):
+            self.note_unread(f"<{name}> was not read, since the kernel's own types are known: -I DIR reads it")
+        else:
             self.report_inclusion("header-not-found", f"'{name}' file not found", span,
                                   [NO_FILES if self.files.sealed else "-I DIR says where to look for headers"])
+
+    def note_unread(self, hint: str) -> None:
+        """Keep what to say of a header where something is missed that it may define."""
+        if hint not in self._script.unread:
+            self._script.unread.append(hint)
 
     def report_inclusion(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> None:
         """An error of an #include or import, which may stand between items: none is abandoned."""
         if not self.should_stop():
             self.diagnostics.error(code, message, span, hints)
+
+    def find_defined_type(self, written: TypeSyntax) -> Type | None:
+        return None if self._find_type is None else self._find_type(written, self.defined)
 
     # --- preprocessor -------------------------------------------------------------------------------------
 
@@ -77,7 +94,8 @@ class FileParser(StatementParser):
     def _condition_holds(self, start: int, end: int) -> bool:
         """The condition of an ``#if``, whose text is between two offsets."""
         outer = (self.tokens, self.index, self.depth, self.height)
-        self.load_tokens(self._preprocessor.expand_tokens(self._answer_defined(self._lexer.tokenize_line(start, end))))
+        tokens = self._answer_defined(_without_prefixes(self._lexer.tokenize_line(start, end)))
+        self.load_tokens(self._preprocessor.expand_tokens(tokens))
         try:
             node = self.parse_expression()
             if self.kind != "eof":
@@ -119,3 +137,9 @@ class FileParser(StatementParser):
                 return self.lookup_define(node)
             return self.files.predefined_value(node.name) or int(self._preprocessor.is_defined(node.name))
         return None
+
+
+def _without_prefixes(tokens: list[Token]) -> list[Token]:
+    """The tokens with ``'x'`` for ``L'x'``."""
+    return [token for token, after in zip(tokens, [*tokens[1:], tokens[-1]])
+            if not (token[1] in ("L", "u", "U", "u8") and after[0] == "char" and after[2] == token[3])]

@@ -64,11 +64,15 @@ class Files:
         from .predefined import predefined_macros
         return predefined_macros(self.machine)
 
-    def find_header(self, name: str, quoted: bool, includer: Source) -> str | None:
+    def find_header(self, name: str, quoted: bool, includer: Source, following: bool = False) -> str | None:
         """The path of a header that has to be read; None if nobody needs it, or it is missing. What is quoted is looked
-        for beside the file that includes it and in the working directory first."""
+        for beside the file that includes it and in the working directory first; ``following``: only in the directories
+        after that in which the includer is."""
         places = [*([directory_of(includer), ""] if quoted else []), *self.directories,
                   *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
+        if following:
+            paths = [os.path.normpath(os.path.join(place, name)) for place in places]
+            places = places[paths.index(includer.name) + 1:] if includer.name in paths else places
         return self._first_match(name, places, os.path.isfile)
 
     def find_import(self, name: str, importer: Source, refused: dict[str, str]) -> str | None:

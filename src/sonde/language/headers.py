@@ -9,6 +9,7 @@ from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
 from .cursor import Abandoned
 from .file_parser import FileParser
+from .type_syntax import TAGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class HeaderParser(FileParser):
         beyond = [item for item in self.diagnostics.items[known:] if item.code not in MISSING]
         if not beyond:
             return
+        span = beyond[0].span
+        self.note_unread(f"not all of {self.source.name} was understood" + (
+            "" if span is None else f": see line {span.line} of {span.source.name}"))
         if not libclang.has_libclang():
             for item in beyond:
                 item.hints.append(f"{how_to_add('headers')}: libclang reads what this reader does not")
@@ -67,7 +71,8 @@ class HeaderParser(FileParser):
 
     def _shared_tables(self) -> list[Any]:
         made = self._preprocessor
-        return [self._script.definitions, made.defines, made.macros, self.typedefs, self.constants]
+        return [self._script.definitions, made.defines, made.macros, self.typedefs, self.constants, self.defined,
+                self._script.unread]
 
     def parse_header(self) -> None:
         """Every definition; a declaration that is not understood gives a warning."""
@@ -77,6 +82,10 @@ class HeaderParser(FileParser):
             linkage = patterns.compile(_LINKAGE).match(text, pos)
             if linkage is not None or text.startswith(("}", ";"), pos):
                 pos = self._lexer.skip_directives(linkage.end() if linkage is not None else pos + 1)
+                continue
+            after = self._skip_empty_macro(pos)
+            if after > pos:
+                pos = self._lexer.skip_directives(after)
                 continue
             known = len(self.diagnostics.items)
             try:
@@ -89,7 +98,10 @@ class HeaderParser(FileParser):
     def _parse_declaration(self, pos: int) -> None:
         """One declaration, from ``pos`` on."""
         word = self._first_word(pos)
-        if word == "typedef":
+        macro = self._preprocessor.macros.get(word)
+        if macro is not None and macro.params is not None:
+            self._parse_macro_use(pos)
+        elif word == "typedef":
             self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
             self.skip_qualifiers()
             self._script.definitions += self.parse_typedef()
@@ -104,6 +116,37 @@ class HeaderParser(FileParser):
                 self.load_tokens(self._lexer.tokenize_item(pos))  # a function's text may follow
         else:
             self.load_tokens(self._lexer.tokenize_item(pos))
+
+    def _parse_macro_use(self, pos: int) -> None:
+        """``DEFINE_NUMBER_OF(thing)``: what it stands for may be whole, with no ``;`` after it."""
+        end = self._lexer.skip_parentheses(pos)
+        tokens = self._preprocessor.expand_tokens(self._lexer.tokenize_line(pos, end))
+        if len(tokens) > 1 and tokens[-2][0] not in ("}", ";"):  # the text after it belongs to it
+            self.load_tokens(self._lexer.tokenize_item(pos))
+            return
+        self.load_tokens(tokens)
+        while self.kind != "eof":
+            if self.is_at_word("typedef"):
+                self._script.definitions += self.parse_typedef()
+            elif self.kind == "word" and self.token[1] in TAGS and self.has_body():
+                self._script.definitions.append(self.parse_enum() if self.is_at_word("enum") else self.parse_struct())
+            else:
+                self._skip_declaration()
+
+    def _skip_declaration(self) -> None:
+        """Past the next ``;`` or body."""
+        depth = 0
+        while self.kind != "eof":
+            kind = self.advance()[0]
+            depth += {"{": 1, "}": -1}.get(kind, 0)
+            if depth <= 0 and kind in (";", "}"):
+                return
+
+    def _skip_empty_macro(self, pos: int) -> int:
+        """The position after a macro that stands for nothing, like ``__BEGIN_DECLS``."""
+        found = patterns.compile(r"\w+", patterns.ASCII).match(self.source.text, pos)
+        macro = None if found is None else self._preprocessor.macros.get(found[0])
+        return pos if found is None or macro is None or macro.params is not None or macro.body else found.end()
 
     def _first_word(self, pos: int) -> str:
         """What a declaration begins with; behind ``__extension__``, and of a macro that stands for it."""

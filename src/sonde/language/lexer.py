@@ -31,7 +31,7 @@ TOKEN = patterns.compile(
     r"|(?P<int>[0-9]\w*)"
     r'|(?P<str>"[^"\\\n]*(?:\\.[^"\\\n]*)*")'
     r"|(?P<param>\$[0-9#]\w*)"
-    r"|(?P<char>'(?:[^'\\\n]|\\[^\n])')"
+    r"|(?P<char>'(?:[^'\\\n]|\\(?:x[0-9a-fA-F]{1,2}|[0-7]{1,3}|[^\n]))')"
     r"|(?P<end>\Z)"
     r"|(?P<other>.))", patterns.ASCII | patterns.DOTALL)
 
@@ -73,7 +73,7 @@ class Lexer:
         """
         text, match = self.text, TOKEN.match
         tokens: list[Token] = []
-        depth = 0
+        depth = expanded = 0
         while True:
             found = match(text, pos)
             assert found is not None  # "other" takes any character
@@ -97,11 +97,16 @@ class Lexer:
             elif kind == "end":
                 break
             elif kind in ("other", "bad"):
+                if self._preprocessor.macros:  # a macro that is defined within the item is not for what comes before
+                    tokens[expanded:] = self._preprocessor.expand_tokens(tokens[expanded:])
+                expanded = len(tokens)
                 pos = self._take_non_token(start, tokens)
             elif kind != "comment":
                 tokens.append((kind, found[kind], start, pos))
         tokens.append(("eof", "", pos, pos))
-        return self._preprocessor.expand_tokens(tokens) if self._preprocessor.macros else tokens
+        if self._preprocessor.macros:
+            tokens[expanded:] = self._preprocessor.expand_tokens(tokens[expanded:])
+        return tokens
 
     def tokenize_line(self, start: int, end: int) -> list[Token]:
         """The tokens of a stretch of one line (the condition of an ``#if``)."""
@@ -120,6 +125,17 @@ class Lexer:
                 tokens.append((text if kind == "op" else kind, text, at, start))
             if kind in ("end", "other", "bad"):
                 return [*tokens, ("eof", "", end, end)]
+
+    def skip_parentheses(self, pos: int) -> int:
+        """The position after the ``)`` that closes the first ``(`` from ``pos`` on; the end if none does."""
+        depth = 0
+        while True:
+            found = TOKEN.match(self.text, pos)
+            assert found is not None
+            pos = found.end()
+            depth += {"(": 1, ")": -1}.get(found["op"], 0)
+            if not depth and found["op"] == ")" or found["end"] is not None:
+                return pos
 
     def _predicate_goes_on(self, pos: int) -> bool:
         """Whether a predicate continues after the brace that ends at ``pos``: it may contain a block."""

@@ -23,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .cdecl import FindType
+
 # The items that start with a word; anything else at the top level is a probe.
 _ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn", "table")
 _ITEM = (
@@ -36,14 +38,15 @@ MAX_INCLUDES = 64  # files within files
 
 
 def parse_script(source: Source, diagnostics: Diagnostics, params: Sequence[str] = (),
-                 files: Files | None = None) -> Script:
+                 files: Files | None = None, find_type: FindType | None = None) -> Script:
     """The script as a tree; ``params`` are the positional parameters, which attach points may contain; ``files``
-    finds what it includes and imports, which becomes part of the tree.
+    finds what it includes and imports, which becomes part of the tree; ``find_type`` the types that constant
+    expressions measure (``char name[sizeof(struct s)]``).
 
     Errors are added to ``diagnostics``, with what could be parsed returned; call ``diagnostics.check()`` before the
     tree is used.
     """
-    return Parser(source, diagnostics, params, files).parse_script()
+    return Parser(source, diagnostics, params, files, find_type=find_type).parse_script()
 
 
 def parse_expression(source: Source, diagnostics: Diagnostics) -> Expr | None:
@@ -56,8 +59,8 @@ class Parser(FileParser):
     """Parses one source."""
 
     def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str], files: Files | None = None,
-                 outer: FileParser | None = None) -> None:
-        super().__init__(source, diagnostics, params, files or Files(), _load_file, outer)
+                 outer: FileParser | None = None, find_type: FindType | None = None) -> None:
+        super().__init__(source, diagnostics, params, files or Files(), _load_file, outer, find_type)
         self._points = AttachPointReader(source, diagnostics, params)
         self._begun = self._configured = False  # whether probes or the like, and a config block, have been seen
 

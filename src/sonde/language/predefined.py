@@ -16,7 +16,12 @@ _COMMON = {
 }
 # Defined in every program that includes libc's <endian.h>, and in the kernel's for its own order alone: whether they
 # are defined tells nothing here.
-_VALUES = {"__LITTLE_ENDIAN": 1234, "__BIG_ENDIAN": 4321, "LITTLE_ENDIAN": 1234, "BIG_ENDIAN": 4321}
+_VALUES = {"__LITTLE_ENDIAN": 1234, "__BIG_ENDIAN": 4321, "LITTLE_ENDIAN": 1234, "BIG_ENDIAN": 4321,
+           # a compiler's own <limits.h>, of which libc's defines the rest
+           "CHAR_BIT": 8, "SCHAR_MIN": -128, "SCHAR_MAX": 127, "UCHAR_MAX": 255, "SHRT_MIN": -32768, "SHRT_MAX": 32767,
+           "USHRT_MAX": 65535, "INT_MIN": -1 << 31, "INT_MAX": (1 << 31) - 1, "UINT_MAX": (1 << 32) - 1,
+           "LONG_MIN": -1 << 63, "LONG_MAX": (1 << 63) - 1, "ULONG_MAX": (1 << 64) - 1, "LLONG_MIN": -1 << 63,
+           "LLONG_MAX": (1 << 63) - 1, "ULLONG_MAX": (1 << 64) - 1}
 
 
 def predefined_macros(machine: str) -> tuple[dict[str, int], dict[str, int]]:

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from .lexer import Token
 
 # Compiled when the first # line is met: most scripts have none.
-_LINE = r"#[ \t]*(?P<name>\w*)(?P<rest>(?:[^\n\\]|\\\r?\n|\\)*)"  # a backslash at the end of a line joins the next
+# A backslash at the end of a line joins the next, and so does a comment that ends there.
+_LINE = (r"#[ \t]*(?P<name>\w*)"
+         r"(?P<rest>(?:[^\n\\/\"]|\\\r?\n|//[^\n]*|/\*[\s\S]*?\*/|\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|[\\/\"])*)")
 _COMMENT = r"(?s:/\*.*?(?:\*/|\Z)|//.*)"
-_QUOTED_OR_COMMENT = r'"[^"\\]*(?:\\.[^"\\]*)*"|' + _COMMENT
-_BRANCH = r"(?m)^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b"
+_QUOTED_OR_COMMENT = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|' + _COMMENT
+_BRANCH = _QUOTED_OR_COMMENT + r"|(?m:^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b)"
 
 _PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"\\]*"'  # a plain number or string: the name of a constant
 
@@ -29,12 +31,12 @@ class Preprocessor:
 
     ``defines`` has the object-like macros (name → text), ``macros`` those that are replaced as text (all with
     parameters, and those that are not a plain number or string), ``includes`` the headers in order, each passed to
-    ``include(name, quoted, span)``, and ``packs`` the limits of alignment that ``#pragma pack`` sets (0: none), last
-    the one in force. A header's preprocessor shares the tables of its ``outer`` one.
+    ``include(name, quoted, span, next)``, and ``packs`` the limits of alignment that ``#pragma pack`` sets (0: none),
+    last the one in force. A header's preprocessor shares the tables of its ``outer`` one.
     """
 
     def __init__(self, source: Source, diagnostics: Diagnostics, condition: Callable[[int, int], bool],
-                 predefines: Callable[[str], bool], include: Callable[[str, bool, Span], None] | None = None,
+                 predefines: Callable[[str], bool], include: Callable[[str, bool, Span, bool], None] | None = None,
                  outer: Preprocessor | None = None) -> None:
         self.defines: dict[str, str] = outer.defines if outer is not None else {}
         self.macros: dict[str, CMacro] = outer.macros if outer is not None else {}
@@ -110,15 +112,15 @@ class Preprocessor:
             self._define_macro(rest, span)
         elif name == "undef":
             self._undefine_macro(patterns.sub(_COMMENT, " ", rest).strip())
-        elif name == "include":
-            self._handle_include(patterns.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
+        elif name in ("include", "include_next"):
+            self._handle_include(patterns.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span, name)
         elif name == "error":
             self._error("error-directive", f"#error{rest.rstrip()}", span)
         elif name == "pragma":
             self._set_pack(rest, span)
-        elif name not in ("warning", "line", "ident", ""):
+        elif name not in ("warning", "line", "ident", "") and not name.isdigit():
             self._error("unknown-directive", f"unknown directive #{name}", span, ("comments start with //",))
-        elif not name and not rest.startswith("!") and rest.strip():
+        elif not name and not rest.startswith("!") and patterns.sub(_COMMENT, " ", rest).strip():
             self._error("unknown-directive", "unknown directive", span, ("comments start with //",))
 
     def _set_pack(self, rest: str, span: Span) -> None:
@@ -167,14 +169,14 @@ class Preprocessor:
         else:
             self.macros[name] = CMacro(name, found[0], text[found[1]:].strip())
 
-    def _handle_include(self, rest: str, span: Span) -> None:
+    def _handle_include(self, rest: str, span: Span, directive: str) -> None:
         found = patterns.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
         if found is None:
-            self._error("bad-include", "#include needs a header", span, ("write #include <linux/sched.h>",))
+            self._error("bad-include", f"#{directive} needs a header", span, ("write #include <linux/sched.h>",))
             return
         self.includes.append(found[1] or found[2])
         if self._include_file is not None:
-            self._include_file(found[1] or found[2], bool(found[2]), span)
+            self._include_file(found[1] or found[2], bool(found[2]), span, directive == "include_next")
 
     def _branch_holds(self, name: str, line: patterns.Match[str]) -> bool:
         """Whether the branch after ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
@@ -190,6 +192,8 @@ class Preprocessor:
         depth = 0
         for found in patterns.compile(_BRANCH).finditer(self._source.text, pos):
             name = found[1]
+            if name is None:  # text that may look like one
+                continue
             if name.startswith("if"):
                 depth += 1
             elif depth:

@@ -8,8 +8,10 @@ from .cursor import Cursor
 from .lexer import MAX_INT, parse_integer
 
 TAGS = frozenset(("struct", "union", "enum"))
-_QUALIFIERS = frozenset(("const", "volatile", "restrict", "__restrict", "__user", "__kernel", "__rcu", "__iomem",
-                         "__percpu", "register", "static", "extern", "__extension__"))
+_QUALIFIERS = frozenset(("const", "__const", "__const__", "volatile", "__volatile", "__volatile__", "restrict",
+                         "__restrict", "__restrict__", "__user", "__kernel", "__rcu", "__iomem", "__percpu", "register",
+                         "static", "extern", "__extension__"))
+_TYPEOF = ("typeof", "__typeof__", "__typeof")
 _C_WORDS = frozenset(("unsigned", "signed", "__signed__", "long", "short", "int", "char", "double", "float",
                       "__int128"))
 
@@ -122,7 +124,7 @@ class TypeParser(Cursor):
         return self.kind == "word" and (
             text in _NAMES or text in _C_WORDS or text in _QUALIFIERS or text in self.typedefs
             or (text in TAGS and self.peek()[0] == "word")
-            or (text == "typeof" and self.peek()[0] == "(")
+            or (text in _TYPEOF and self.peek()[0] == "(")
             or (text.endswith("_t") and self.peek()[0] != "("))
 
     def skip_qualifiers(self) -> None:
@@ -153,9 +155,9 @@ class TypeParser(Cursor):
 
     def _try_parse_type(self) -> TypeSyntax | None:
         """A type, or None with the position after what looked like one."""
-        start = self.token[2]
+        start, known = self.token[2], self.is_at_type()
         typeof = None
-        if self.is_at_word("typeof") and self.peek()[0] == "(":
+        if self.token[1] in _TYPEOF and self.peek()[0] == "(":
             typeof, base = self._parse_typeof(), ""
         else:
             base = self.parse_base_name()
@@ -174,7 +176,7 @@ class TypeParser(Cursor):
             written = TypeSyntax(self.span_since(start), typeof.base, inner, typeof.dims, typeof.typeof,
                                  typeof.outer + (pointers if typeof.dims else 0))
         while self.kind == "[":
-            dim = self._parse_dim()
+            dim = self._parse_dim(known)
             if dim is None:
                 return None
             written.dims = [*written.dims, dim]
@@ -200,7 +202,7 @@ class TypeParser(Cursor):
         After it must come one of ``ends``, or first ``closing``.
         """
         tokens = self.tokens
-        if tokens[index][1] != "typeof" or tokens[index + 1][0] != "(":
+        if tokens[index][1] not in _TYPEOF or tokens[index + 1][0] != "(":
             return True
         depth = 1
         index += 2
@@ -215,14 +217,34 @@ class TypeParser(Cursor):
             index += 1
         return index < len(tokens) and tokens[index][0] in ends
 
-    def _parse_dim(self) -> int | None:
-        """``[8]``, or ``[]`` (0: as many as the value has); None if it is something else."""
+    def find_constant(self, node: Expr) -> int | None:
+        """The value of a constant expression; see the parser of C definitions."""
+        return None
+
+    def _parse_dim(self, known: bool) -> int | None:
+        """``[8]``, ``[]`` (0: as many as the value has), or after a type that is ``known`` ``[LARGEST + 1]``; None if
+        it is something else."""
         self.advance()
         if self.accept("]"):
             return 0
+        if known and (self.kind != "int" or self.peek()[0] != "]"):
+            return self._parse_constant_dim()
         value = parse_integer(self.token[1]) if self.kind == "int" else None
         if not value or value > MAX_INT >> 32 or self.peek()[0] != "]":
             return None
         self.advance()
+        self.advance()
+        return value
+
+    def _parse_constant_dim(self) -> int | None:
+        """A size that is an expression. What is none is not tried twice, however deep it is nested."""
+        begun = (id(self.tokens), self.index)
+        if begun in self._no_sizes:
+            return None
+        node = self.parse_expression()
+        value = self.find_constant(node) if self.kind == "]" else None
+        if value is None or not 0 < value <= MAX_INT >> 32:
+            self._no_sizes.add(begun)
+            return None
         self.advance()
         return value

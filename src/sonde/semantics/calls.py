@@ -224,12 +224,20 @@ def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, para
     elif kinds == ["number"]:
         wrong = f"{node.name}: invalid {param.name} value (must be non-negative literal)"
     elif kinds == ["literal"]:
+        hints = hints or _quote_hints(node)
         wrong = f"{node.name}() expects a string literal ({shown} provided)"
     else:
         wants = " or ".join(_KIND_WORDS.get(kind, kind) for kind in kinds)
         wrong = f"{node.name}() only supports {wants} arguments ({shown} provided)"
     context.error("bad-argument", wrong, node, hints)
 
+
+
+def _quote_hints(node: Call) -> list[str]:
+    """Hints for a call that has a character where it wants a string."""
+    written = [arg.span.text for arg in node.args if isinstance(arg, Expr)]
+    return ["strings are written in double quotes, 'x' is the number of a character: "
+            f"{node.name}(\"...\")"] if any(text.startswith("'") for text in written) else []
 
 
 # --- maps that are named as a whole -----------------------------------------------------------------------

@@ -51,7 +51,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     Raises :class:`~sonde.errors.CompileError` with every finding.
     """
     config = read_config(script.config, options.env, world, diagnostics)
-    types = TypeNames(world, diagnostics, script.includes)
+    types = TypeNames(world, diagnostics, script.includes, script.unread)
     types.define_types(script.definitions)
     expand_macros([*script.clauses, *script.functions], script.macros, script.tables, language, diagnostics)
     if options.by and not show_groups([script.clauses, script.functions], options.by, language.functions):

@@ -62,10 +62,12 @@ _TABLE: dict[str, int] = {
     "CLONE_NEWNS": 0x20000, "CLONE_NEWNET": 0x40000000, "CLONE_NEWPID": 0x20000000, "CLONE_NEWUSER": 0x10000000,
     "FUTEX_PRIVATE_FLAG": 128, "FUTEX_CLOCK_REALTIME": 256, "FUTEX_CMD_MASK": -385,
     "MAP_FIXED": 16, "MAP_FIXED_NOREPLACE": 0x100000, "MS_ASYNC": 1, "MS_INVALIDATE": 2, "MS_SYNC": 4,
-    # signal.h, unistd.h, sys/epoll.h, sys/stat.h, time.h, limits.h, sys/timerfd.h
+    # signal.h, unistd.h, sys/epoll.h, sys/stat.h, time.h, limits.h, sys/timerfd.h, dirent.h
     "SA_NOCLDSTOP": 1, "SA_NOCLDWAIT": 2, "SA_SIGINFO": 4, "SA_ONSTACK": 0x08000000, "SA_RESTART": 0x10000000,
     "SA_NODEFER": 0x40000000, "SA_RESETHAND": 0x80000000, "STDIN_FILENO": 0, "STDOUT_FILENO": 1, "STDERR_FILENO": 2,
     "EPOLL_CTL_ADD": 1, "EPOLL_CTL_DEL": 2, "EPOLL_CTL_MOD": 3, "S_IFMT": 0o170000, "CLOCKS_PER_SEC": 1000000,
+    "DT_UNKNOWN": 0, "DT_FIFO": 1, "DT_CHR": 2, "DT_DIR": 4, "DT_BLK": 6, "DT_REG": 8, "DT_LNK": 10, "DT_SOCK": 12,
+    "DT_WHT": 14,
     "CHAR_BIT": 8, "TFD_NONBLOCK": 0o4000, "TFD_CLOEXEC": 0o2000000,
     # include/uapi/linux/mount.h
     "MS_RDONLY": 1, "MS_NOSUID": 2, "MS_NODEV": 4, "MS_NOEXEC": 8, "MS_SYNCHRONOUS": 16, "MS_REMOUNT": 32,

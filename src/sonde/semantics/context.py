@@ -70,6 +70,11 @@ _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned 
              "a map key": "used as a map key"}
 
 
+_KIND_WORDS = {"int": "an integer", "bool": "a bool", "string": "a string", "pointer": "a pointer", "tuple": "a tuple",
+               "record": "a record", "buffer": "a buffer", "array": "an array", "c_type": "a struct",
+               "ustack": "a stack", "kstack": "a stack", "inet": "an address"}
+
+
 class VarState(ScratchVar):
     """A variable while its type is being found; ``fixed`` when declared with a type, ``given`` when assigned to;
     ``aggregated``: it is that of a loop over a map of count() and the like."""
@@ -319,9 +324,19 @@ class CheckContext:
     def report_mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
                         hints: Sequence[str] = (), written: str = "") -> None:
         """What is given to a variable or map is of another type than what it holds."""
+        hints = [*hints, *self._where_typed(name, given, have, place)]
         self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.type_name(given)}' when "
                    f"{'variable' if name[0] == '$' else 'map'} already has a type "
                    f"'{written or convert.type_name(have)}'", place, hints)
+
+    def _where_typed(self, name: str, given: Type, have: Type, place: Node) -> list[str]:
+        """A hint at the line from which a variable or map holds values of another kind."""
+        words = [_KIND_WORDS.get(convert.kind_of_type(type), "") for type in (have, given)]
+        state = self.maps.get(name) if name[0] == "@" else self.find_variable(name[1:])
+        if not all(words) or words[0] == words[1] or state is None or state.span.start >= place.span.start:
+            return []
+        line = state.span.source.line_text(state.span.line).strip()
+        return [f"{name} holds {words[0]} since line {state.span.line}: {line}", f"use another name for {words[1]}"]
 
     def warn_of_cast(self, given: Type, to: Type, node: Node) -> None:
         """An integer goes where not all of its values can be."""

@@ -51,6 +51,10 @@ BASE_TYPES: dict[str, Type] = {
     **_SIZED, **_KERNEL, "bool": BOOL, "_Bool": BOOL, "void": VOID, "size_t": UINT64, "ssize_t": INT64,
     "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(), "username_t": Symbol("username"),
     "float": Real(4), "double": Real(8),
+    # what compilers define for the headers of C
+    "__SIZE_TYPE__": UINT64, "__PTRDIFF_TYPE__": INT64, "__WCHAR_TYPE__": INT32, "__WINT_TYPE__": UINT32,
+    "ptrdiff_t": INT64, "wchar_t": INT32, "max_align_t": Real(32, 16),
+    **dict.fromkeys(("va_list", "__gnuc_va_list", "__builtin_va_list"), VOID),  # there are only pointers to it here
 }
 _WIDE = ("__int128", "unsigned __int128", "__int128_t", "__uint128_t", "long double", "__float128", "_Float128")
 _C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")
@@ -74,8 +78,11 @@ def parse_c_integer(base: str) -> Type | None:
 class TypeNames:
     """Resolves types as written. The script's definitions hide the kernel's of the same name."""
 
-    def __init__(self, world: World, diagnostics: Diagnostics, includes: Sequence[str] = ()) -> None:
+    def __init__(self, world: World, diagnostics: Diagnostics, includes: Sequence[str] = (),
+                 unread: Sequence[str] = ()) -> None:
+        """``unread``: what to say of headers that were not read."""
         self.world = world
+        self._unread = unread
         self.includes = includes
         self.diagnostics = diagnostics
         self.structs: dict[str, Struct] = {}  # "struct x" / "union x"
@@ -98,10 +105,16 @@ class TypeNames:
             if isinstance(item, CStruct):
                 self._define_struct(item)
             elif isinstance(item, CTypedef):
-                target = self.resolve_type(item.type)
+                target = self._typedef_target(item)
                 if target is not None:
                     self.typedefs[item.name] = target
                     self.aligned[item.name] = item.align or self._alignment_of(item.type, 0)
+
+    def _typedef_target(self, item: CTypedef) -> Type | None:
+        """What a typedef names; void for a struct that nobody defines, of which there are only pointers."""
+        if " " in item.type.base and self.find_type(item.type.base) is None and not item.type.dims:
+            return VOID if not item.type.pointers else self.resolve_type(item.type)
+        return self.resolve_type(item.type)
 
     def _announce_struct(self, item: CStruct) -> Struct:
         struct = Struct(item.name, 0, tuple, item.union)
@@ -159,9 +172,9 @@ class TypeNames:
     def _field_type(self, field: CField) -> Type | None:
         if field.inline is None:
             type = self.resolve_type(field.type)
-            if isinstance(type, Struct) and str(type) in self.unfinished:
-                self.diagnostics.error("incomplete-type", f"field '{field.name}' has incomplete type '{type}'",
-                                       field.span)
+            if self._is_incomplete(type):
+                self.diagnostics.error("incomplete-type", f"field '{field.name}' has incomplete type "
+                                       f"'{field.type.base}'", field.span)
                 return None
             as_member = _MEMBERS.get(field.type.base)
             return as_member(type) if as_member and not field.type.pointers else type
@@ -171,6 +184,12 @@ class TypeNames:
             anonymous = None if field.inline.name else Struct("", 0, tuple, field.inline.union)
             inner = self._define_struct(field.inline, anonymous)
         return _derive_type(inner, field.type.pointers, field.type.dims, "") if field.type is not None else inner
+
+    def _is_incomplete(self, type: Type | None) -> bool:
+        """Whether nobody knows how large a member of this type is."""
+        while isinstance(type, Array):
+            type = type.of
+        return type == VOID or isinstance(type, Struct) and str(type) in self.unfinished
 
     def replace_hidden(self, type: Type) -> Type:
         """``type``, or what the script defines in place of the kernel's struct of that name."""
@@ -238,13 +257,13 @@ class TypeNames:
         span = Span(syntax.span.source, start + brackets, end - brackets)
         if tag in ("struct", "union"):
             close = nearest_names(name, [*[s.name for s in self.structs.values()], *self.world.struct_names()])
-            hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
+            hints = [*[f"did you mean {tag} {c}?" for c in close[:1]], *self._unread[:3]] or ["define it in the script"]
             self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', span, hints)
             return
         real = isinstance(BASE_TYPES.get(syntax.base), Real) or syntax.base in _WIDE
         close = nearest_names(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
-        hints = [f"did you mean {c}?" for c in close[:1]] if not real else \
+        hints = [*[f"did you mean {c}?" for c in close[:1]], *self._unread[:3]] if not real else \
             ["the largest integers have 64 bits" if "int128" in syntax.base else
              "programs in the kernel have no floating point: 1000 * a / b keeps three decimals"]
         self.diagnostics.error("unknown-type", wrong, syntax.span if tag else span, hints)

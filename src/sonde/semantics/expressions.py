@@ -9,6 +9,7 @@ from ..language import ast
 from ..language.ast import Expr, Stmt
 from ..language.diagnostics import nearest_names
 from ..language.lexer import parse_integer
+from ..language.predefined import predefined_macros
 from ..types import (
     BOOL,
     BPF,
@@ -38,6 +39,7 @@ from . import convert
 from .builtins import type_of
 from .constants import macro_constant
 from .context import CheckContext, VarState, fold_constant
+from .header_constants import header_constant
 from .nodes import is_args
 from .providers import BY_KIND
 from .typed import Literals
@@ -141,14 +143,20 @@ def _check_constant(context: CheckContext, node: ast.Name) -> Type | None:
     """A ``#define``, an enum constant of the script or the kernel, or a macro that C programs know."""
     name = node.name
     text = context.defines.get(name)
-    if text is not None:
-        return _check_define(context, node, text)
+    defined = None if text is None else _check_define(context, node, text)
+    if defined is not None:
+        return defined
     found = context.types.constants.get(name) or context.world.enum_constant(name)
     if found is not None:
         value, enum = found
         return fold_constant(node, value, enum)
-    value = macro_constant(name, context.world.syscall_number)  # type: ignore[assignment]
-    return None if value is None else fold_constant(node, value)
+    number = macro_constant(name, context.world.syscall_number)
+    if number is None and name.isupper():
+        known, limits = predefined_macros(context.world.arch)
+        number = known.get(name, limits.get(name))
+    if number is None:
+        number = header_constant(name, context.types.includes, context.world)
+    return None if number is None else fold_constant(node, number)
 
 
 def _check_define(context: CheckContext, node: ast.Name, text: str) -> Type | None:
@@ -421,6 +429,8 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
     sized = convert.as_int(operand) is not None or isinstance(operand, (Str, Array))
     if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
+    if context.unevaluated and isinstance(to, Struct):  # no value is made: sizeof((struct s)0), and of its members
+        return to
     open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
     held = context.aggregate_of(node.operand)
     if open_ended or not _is_castable(operand, to) or held is not None and isinstance(to, (Array, Symbol)):
@@ -505,7 +515,7 @@ def _check_unevaluated(context: CheckContext, node: Expr) -> Type | None:
 
 def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
     what = node.what
-    type = resolve_type(context, what) if isinstance(what, ast.TypeSyntax) else context.check_expression(what)
+    type = resolve_type(context, what) if isinstance(what, ast.TypeSyntax) else _check_unevaluated(context, what)
     offset = 0
     for name in node.path:
         if isinstance(type, Pointer) and not offset:

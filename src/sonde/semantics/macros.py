@@ -52,9 +52,10 @@ from .rows import Functions, Language
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
 LIBRARY = os.path.join(FOLDER, "stdlib", "")
+Forms: TypeAlias = "dict[tuple[type[Expr], ...], Macro]"  # the macros of one name by the kinds of their parameters
 MAX_DEPTH = 32
 MAX_NODES = 30_000
 
@@ -62,19 +63,20 @@ MAX_NODES = 30_000
 def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], tables: list[Table], language: Language,
                   diagnostics: Diagnostics) -> None:
     """Replace every call of a macro, and of a table, in ``clauses`` and functions."""
-    known: dict[str, dict[int, Macro]] = {}  # by name and number of parameters
+    known: dict[str, Forms] = {}  # by name
     for macro in macros:
         if _is_shipped(macro) and macro.name in language.functions:  # imported, though it is there anyway
             continue
         forms = known.setdefault(macro.name, {})
-        if len(macro.params) in forms:
+        kinds = tuple([type(param) for param in macro.params])
+        if kinds in forms:
             head = patterns.compile(r"macro\s+\w+").match(macro.span.text)
             end = macro.span.start + (head.end() if head is not None else len(macro.span.text))
             diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}",
                               Span(macro.span.source, macro.span.start, end))
         if not _is_shipped(macro):
             _refuse_jumps(macro.body, False, diagnostics)
-        forms[len(macro.params)] = macro
+        forms[kinds] = macro
     declared: dict[str, Table] = {}
     for table in tables:
         if table.name in declared or table.name in known or table.name in language.functions:
@@ -101,8 +103,26 @@ def _refuse_jumps(node: object, in_loop: bool, diagnostics: Diagnostics) -> None
                 _refuse_jumps(value, in_loop or isinstance(node, (For, While, Unroll)), diagnostics)
 
 
+def _accepts(param: Expr, arg: Node) -> bool:
+    """Whether an argument is of the kind that a parameter of a macro wants."""
+    if isinstance(param, Variable):
+        return isinstance(arg, Variable)
+    if isinstance(param, MapRef):
+        return isinstance(arg, MapRef) and arg.key is None
+    return isinstance(arg, Expr) or arg.span.text.startswith("typeof")
+
+
+def _choose_form(forms: Forms, args: Sequence[Node]) -> Macro | None:
+    """The macro of so many parameters that takes these arguments, rather one that wants a variable or a map; if none
+    does, any, which will say so."""
+    alike = [macro for kinds, macro in forms.items() if len(kinds) == len(args)]
+    fitting = [macro for macro in alike if all(map(_accepts, macro.params, args))]
+    return min(fitting, key=lambda macro: sum([isinstance(p, Name) for p in macro.params]), default=next(iter(alike),
+                                                                                                         None))
+
+
 class _Expander:
-    def __init__(self, macros: dict[str, dict[int, Macro]], tables: dict[str, Table], language: Language,
+    def __init__(self, macros: dict[str, Forms], tables: dict[str, Table], language: Language,
                  diagnostics: Diagnostics) -> None:
         self.macros = macros
         self.tables = tables
@@ -135,8 +155,9 @@ class _Expander:
 
     def _row_of(self, call: Call) -> RowCall | None:
         """The printf() that a call of a table, or ``heading(table)``, stands for; None for other calls."""
+        own = any(len(kinds) == 1 for kinds in self.macros.get("heading", {}))
         heading = call.name == "heading" and len(call.args) == 1 and isinstance(call.args[0], Name) \
-            and call.args[0].name in self.tables and 1 not in self.macros.get("heading", {})
+            and call.args[0].name in self.tables and not own
         table = self.tables.get(call.args[0].name if heading else call.name)
         if table is None:
             return None
@@ -147,16 +168,16 @@ class _Expander:
     def _macro_of(self, node: Node) -> Macro | None:
         if not isinstance(node, (Call, Name)):
             return None
-        given = len(node.args) if isinstance(node, Call) else 0
+        args = node.args if isinstance(node, Call) else []
         if isinstance(node, Name) and node.name in self.language.builtins:
             return None
         forms = self.macros.get(node.name, {})
+        found = _choose_form(forms, args)
         row = self.language.functions.get(node.name)
-        if given not in forms and row is not None and row.library:
-            return library_macros(row.library).get((node.name, given))
-        if given in forms or not isinstance(node, Call) or row is not None \
-                or node.name in self.language.builtins:
-            return forms.get(given)
+        if found is None and row is not None and row.library:
+            return library_macros(row.library).get((node.name, len(args)))
+        if found is not None or not isinstance(node, Call) or row is not None or node.name in self.language.builtins:
+            return found
         return next(iter(forms.values()), None)  # which will say that it does not fit
 
     def _expand_macro(self, macro: Macro, node: Any, depth: int) -> Expr:
@@ -197,16 +218,13 @@ class _Expander:
         good = True
         for param, arg in zip(macro.params, args):
             if isinstance(param, Variable):
-                bound[f"${param.name}"] = arg
-                fits, wants = isinstance(arg, Variable), "a variable"
+                bound[f"${param.name}"], wants = arg, "a variable"
             elif isinstance(param, MapRef):
-                bound[param.name] = arg
-                fits, wants = isinstance(arg, MapRef) and arg.key is None, "a map"
+                bound[param.name], wants = arg, "a map"
             else:
                 assert isinstance(param, Name)
-                bound[param.name] = arg
-                fits, wants = isinstance(arg, Expr) or arg.span.text.startswith("typeof"), "an expression"
-            if not fits:
+                bound[param.name], wants = arg, "an expression"
+            if not _accepts(param, arg):
                 if good:
                     self.diagnostics.error("bad-argument", no_match(macro.name), call.span)
                 good = False

@@ -457,7 +457,7 @@ def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, s
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
         number = Int(64, how == "signed")
-        if min(left, right) < 0 and max(left, right) >> 63 and is_written(first[0]) and is_written(second[0]):
+        if min(left, right) < 0 and max(left, right) >> 63 == 1 and is_written(first[0]) and is_written(second[0]):
             return _report_fold(context, node)
         node.const = _FOLD[op](convert.wrap_int(left, number), convert.wrap_int(right, number))
     elif isinstance(left, str) and isinstance(right, str) and how == "string":

@@ -27,6 +27,8 @@ from .view import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from ...runtime.values import DecodingContext
 
 # The name of each view, in the order in which they are listed: its module, and what it makes of a script.
@@ -67,10 +69,18 @@ class Target(Record):
         return os.path.splitext(self.path)[1].lower()
 
 
+def refuse_format(name: str, formats: Sequence[str]) -> NoReturn:
+    """UsageError: -f takes these, and not ``name``."""
+    from difflib import get_close_matches
+    raise UsageError(f'Invalid output format "{name}"', [
+        *[f"did you mean {close}?" for close in get_close_matches(name, formats, 1)],
+        f"-f takes {', '.join(formats[:-1])} or {formats[-1]}"])
+
+
 def view_class(name: str) -> type[View]:
     """The class of a view; UsageError if there is none of that name."""
     if name not in VIEWS:
-        raise UsageError(f'Invalid output format "{name}"', [f"-f takes {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"])
+        refuse_format(name, (*FORMATS, "recording"))
     from importlib import import_module
     found: type[View] = getattr(import_module(f".{name}", __name__), f"{name.capitalize()}View")
     return found
