@@ -47,6 +47,7 @@ def left_in_purses(made: Kernel, name: str) -> int:
     "BEGIN { @s[tid] = (uint8 *)nsecs; @s[tid] = (uint8 *)1; } END { delete(@s[tid]); }",
     "BEGIN { @s[tid] = nsecs; if (find(@s, tid, $v)) { print($v); } print(@s); print(has_key(@s, tid)); }",
     "let @s = hash(7); BEGIN { @s[tid] = nsecs; }",
+    "BEGIN { @s[tid] = nsecs; delete(@s, pid); print(delete(@s, (uint32)1)); }",
     "fn f(): int64 { return (int64)@s[tid]; } BEGIN { @s[tid] = nsecs; print(f()); }",
 ])
 def test_what_is_kept_in_slots(text: str) -> None:
@@ -54,7 +55,7 @@ def test_what_is_kept_in_slots(text: str) -> None:
 
 
 @pytest.mark.parametrize("statement", [
-    "print(@s[pid]);", "@s[1] = nsecs;", "delete(@s, pid);", "print(has_key(@s, 1));", "if (find(@s, pid, $v)) { }",
+    "print(@s[pid]);", "@s[1] = nsecs;", "print(has_key(@s, 1));", "if (find(@s, pid, $v)) { }",
     "print(len(@s));", "for ($kv : @s) { print($kv); }", "@s[tid]++;", "++@s[tid];", "@s[tid] += 1;", "@s[tid] <<= 1;",
     "clear(@s);", "zero(@s);", "print(@s[tid(curr_ns)]);",
 ])
@@ -88,7 +89,7 @@ def statement(choose: random.Random, depth: int = 0) -> str:
         "delete(@s[tid]);", "print(delete(@s, tid));", "print(@s[tid]);", "print(has_key(@s, tid));",
         f"if (@s[tid]) {{ {inner} print(@s[tid]); }}", f"if (has_key(@s, tid)) {{ {inner} }} else {{ @s[tid] = 7; }}",
         f"if (find(@s, tid, $v)) {{ {inner} print($v); }}", "@t[tid] = @s[tid];", f"if (@t[tid]) {{ {inner} }}",
-        f"unroll (2) {{ {inner} }}",
+        f"unroll (2) {{ {inner} }}", f"print(delete(@s, (uint32){choose.choice(THREADS)}));",
     ])
 
 

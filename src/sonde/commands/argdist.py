@@ -163,7 +163,8 @@ def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[s
                       *[f"@entry{place}_{at}[tid] = {value};" for at, value in enumerate(kept)]])
     gone = " ".join([f"delete(@began{place}, tid);", *[f"delete(@entry{place}_{at}, tid);" for at in range(len(kept))]])
     return [probe.entry_point, f"{{ {saved} }}", probe.attach_point, f"/has_key(@began{place}, tid)/",
-            f"{{ {_guard_action([*filters, told], update)} {gone} }}"]
+            f"{{ {_guard_action([*filters, told], update)} {gone} }}",
+            "tracepoint:sched:sched_process_exit", f"/has_key(@began{place}, tid)/", f"{{ {gone} }}"]
 
 
 def _split_words(words: list[str]) -> tuple[str, str, str]:

@@ -90,7 +90,9 @@ def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -
     top = number_option(named, "top")
     shown = " ".join(f"print({name}{f', {top}' if top else ''});" for name in maps)
     ends = [f"interval:s:{seconds[0]} {{ exit(); }}\n"] if seconds else []
-    return "".join([HEAD, f'begin {{ printf("Counting calls ({told}). Ctrl-C to end.\\n"); }}\n', *clauses, *ends,
+    sizes = "let @depth = lruhash(max_keys);\nlet @began = lruhash(max_keys);\n"  # a thread may end within its calls
+    return "".join([HEAD, sizes if timed and runtimes else "",
+                    f'begin {{ printf("Counting calls ({told}). Ctrl-C to end.\\n"); }}\n', *clauses, *ends,
                     f"end {{ {shown} }}\n"])
 
 
@@ -121,4 +123,5 @@ def _syscalls(timed: bool, unit: str, divisor: int) -> str:
     return (f"tracepoint:raw_syscalls:sys_enter {mine} {{ @entered[tid] = nsecs; }}\n"
             f"tracepoint:raw_syscalls:sys_exit /has_key(@entered, tid)/ {{\n"
             f"@syscall_{unit}[syscall_name(args.id)] = stats((nsecs - @entered[tid]) / {divisor});\n"
-            f"delete(@entered, tid); }}\n")
+            f"delete(@entered, tid); }}\n"
+            "tracepoint:sched:sched_process_exit { delete(@entered, tid); }\n")

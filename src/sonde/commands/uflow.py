@@ -72,7 +72,8 @@ def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
         f'printf("%-3d %-7d %-7d %-12llu %s%s%s%s%s\\n", cpu, pid, tid, elapsed / 1000,\n'
         f'    str("{_SPACES}", (depth < {_DEEPEST} ? depth : {_DEEPEST}) * 2 + 1), arrow, owner, '
         f'owner == "" ? "" : ".", method); }}\n',
-        *[_flow(runtime, named) for runtime in runtimes]])
+        *[_flow(runtime, named) for runtime in runtimes],
+        "tracepoint:sched:sched_process_exit { delete(@depth, tid); }\n"])
 
 
 def _flow(runtime: Runtime, named: dict[str, str]) -> str:

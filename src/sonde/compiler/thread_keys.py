@@ -22,7 +22,7 @@ LEAST_SLOTS, MOST_SLOTS = 64, 1 << 16
 
 def maps_of_threads(checked: CheckedScript, world: World) -> set[str]:
     """The maps whose elements can lie in slots: numbers of eight bytes under ``tid`` everywhere, which are written,
-    read, deleted and asked for one by one; as a whole they are only printed, and emptied at the end.
+    read and asked for one by one, and deleted; as a whole they are only printed, and emptied at the end.
 
     With a budget the runtime empties maps while programs run, which slots do not allow; nor does an iterator that is
     pinned have a runtime to read them.
@@ -65,7 +65,7 @@ def _used_otherwise(probe: CheckedProbe) -> set[str]:
 
 def _asks_for_more(node: object, at_end: bool) -> list[str]:
     if isinstance(node, MapRef):
-        return [] if node.key is None or _is_thread_id(node.key) else [node.name]
+        return [] if node.key is None or is_thread_id(node.key) else [node.name]
     if isinstance(node, Assign):
         target = node.target if node.op != "=" else None
         return [target.name] if isinstance(target, MapRef) else []
@@ -75,7 +75,9 @@ def _asks_for_more(node: object, at_end: bool) -> list[str]:
     if isinstance(node, For):
         return [node.start.name] if isinstance(node.start, MapRef) else []
     if isinstance(node, Call) and isinstance(node.choice, Element):
-        return [] if node.choice.key is None or _is_thread_id(node.choice.key) else [node.choice.map]
+        row = row_of(node)
+        deletes = row is not None and row.on_map == "delete"
+        return [] if deletes or node.choice.key is None or is_thread_id(node.choice.key) else [node.choice.map]
     if isinstance(node, Call) and isinstance(node.choice, WholeMap):
         row = row_of(node)
         use = row.on_map if row is not None else ""
@@ -83,5 +85,6 @@ def _asks_for_more(node: object, at_end: bool) -> list[str]:
     return []
 
 
-def _is_thread_id(key: Expr) -> bool:
+def is_thread_id(key: Expr) -> bool:
+    """Whether a key is the current thread's id."""
     return isinstance(key, Name) and key.name == "tid" and key.const is None

@@ -24,6 +24,7 @@ from ...semantics.typed import ScriptMap
 from ...types import Scalar
 from .. import helpers as h
 from ..ir import BasicBlock, MapAddr, MapFd, Operand, Reg
+from ..thread_keys import is_thread_id
 from . import hot, maps, memory, threads
 from .conversion import convert_value
 from .core import Lower
@@ -281,7 +282,7 @@ def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
         return 0 if isinstance(there, int) else lo.b.alu("mul", lo.b.alu("sub", there, 1), errno.ENOENT)
     if lo.unit.maps[name].slots:
         lo.forget(name)
-        return threads.delete_value(lo, name)
+        return threads.delete_value(lo, name, None if is_thread_id(key) else lo.scalar_value(key))
     result = lo.b.function.reg("deleted")
 
     def remove(name: str, mem: Mem) -> None:

@@ -5,8 +5,9 @@ docs/performance.md). Here most elements are in slots of an mmapable array, wher
 multiplication. A slot has one thread at a time, and an element is either in its thread's slot or, where another thread
 has that, in the hash; the slot counts those. The layout is in spec.py.
 
-Only the thread itself, and what interrupts it, looks for its key. So the only races are taking a slot (an atomic
-exchange decides) and giving it back (the same). The idle tasks of all CPUs share the id 0: theirs is in the hash.
+Only the thread itself, and what interrupts it, looks for its key; another may delete it, as that of a thread whose id
+ended with an exec. So the only races are taking a slot (an atomic exchange decides) and giving it back (the same). The
+idle tasks of all CPUs share the id 0: theirs is in the hash.
 
 The map holds as many elements as it would without slots: each is paid for from a purse, the CPU's own or, if that is
 empty, any other.
@@ -29,12 +30,13 @@ VALUE, OTHERS = 8, 16  # in a slot
 
 
 class ThreadSlot:
-    """The current thread's slot of a map: its address, the thread's id, and what the owner's word is if it has it."""
+    """A thread's slot of a map, the current one's if ``thread`` is None: its address, the thread's id, and what the
+    owner's word is if it has it."""
 
-    def __init__(self, lo: Lower, name: str) -> None:
+    def __init__(self, lo: Lower, name: str, thread: Operand | None = None) -> None:
         b = lo.b
         self.map, self.table = name, lo.unit.maps[name].slots
-        self.thread = thread_id(lo)
+        self.thread = thread_id(lo) if thread is None else b.extend(thread, 32, False)
         self.mine = b.alu("or", self.thread, SLOT_OWNED - (1 << 64))
         shift = 33 - (slots_of(lo.unit.maps[self.table]).bit_length())
         spread = b.alu("rsh", b.alu("mul", self.thread, FACTOR - (1 << 32), bits=32), shift, bits=32)
@@ -131,9 +133,9 @@ def _insert_outside(lo: Lower, slot: ThreadSlot, purse: Operand, value: Operand)
     b.start(on)
 
 
-def delete_value(lo: Lower, name: str) -> Operand:
-    """Delete the current thread's element; 0 or -ENOENT, as the helper has it."""
-    b, slot = lo.b, ThreadSlot(lo, name)
+def delete_value(lo: Lower, name: str, thread: Operand | None = None) -> Operand:
+    """Delete a thread's element, the current one's if ``thread`` is None; 0 or -ENOENT, as the helper has it."""
+    b, slot = lo.b, ThreadSlot(lo, name, thread)
     result = b.function.reg("deleted")
     gone, other, on = b.block("gone"), b.block("other"), b.block("on")
     hashed, removed = b.block("hashed", cold=True), b.block("removed", cold=True)
