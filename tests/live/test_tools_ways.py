@@ -1,17 +1,20 @@
-"""Tools that see what programs do, whatever the way: by io_uring, by calls of 32-bit programs."""
+"""Tools that see what programs do, whatever the way: by io_uring, by calls of 32-bit programs, over MPTCP."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from printed import rows
-from support import run_sonde
+from support import Tracer, run_sonde
 
 TESTS = Path(__file__).parents[1]
 
@@ -97,3 +100,48 @@ def test_system_calls_of_32_bit_programs_have_their_names(compat_target: str) ->
         clear(@equal); clear(@constant); clear(@number); }"""
     asked = run_sonde("-e", script, "-c", f"{compat_target} /nosuch")
     assert asked.stdout.split() == ["7", "3", "1", "3"], asked.stdout + asked.stderr
+
+
+MULTIPATH = """
+import socket, sys
+sys.stdin.readline()
+with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as listener:
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as client:
+        client.connect(listener.getsockname())
+        server, _ = listener.accept()
+        with server:
+            for _ in range(10): client.sendall(b"x" * 10240)
+            left = 102400
+            while left: left -= len(server.recv(65536))
+            print(client.getsockname()[1], listener.getsockname()[1], flush=True)
+            sys.stdin.readline()
+"""
+
+
+def test_tools_of_tcp_over_mptcp() -> None:
+    """A program sends to itself 10 times 10 KiB; kernel threads make and end the connection below."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).close()
+    except OSError:
+        pytest.skip("no MPTCP here")
+    with subprocess.Popen([sys.executable, "-S", "-c", MULTIPATH], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as child:
+        assert child.stdin is not None and child.stdout is not None
+        pid = str(child.pid)
+        with Tracer("tcplife", "-f", "json") as life, Tracer("tcptop", "-p", pid, "-f", "json", "600") as top, \
+                Tracer("tcpsend", "-p", pid, "-f", "json") as send, Tracer("tcpnagle", "-p", pid) as nagle:
+            child.stdin.write("\n")
+            child.stdin.flush()
+            local, remote = map(int, child.stdout.readline().split())
+            child.stdin.write("\n")
+            child.stdin.flush()
+            child.wait()
+            time.sleep(0.5)  # the kernel's threads end it
+    ports = {(local, remote), (remote, local)}
+    assert {(row["LPORT"], row["RPORT"], row["PID"]) for row in json_lines(life.stdout)
+            if (row["LPORT"], row["RPORT"]) in ports} == {(*pair, child.pid) for pair in ports}
+    assert {(row["RX_KB"], row["TX_KB"]) for row in json_lines(top.stdout)} == {(0, 100), (100, 0)}
+    assert len([row for row in json_lines(send.stdout) if row["RPORT"] == remote]) == 10
+    assert "10 sends over MPTCP are not among these" in nagle.stderr

@@ -67,7 +67,8 @@ def build_script(named: dict[str, str], words: list[str]) -> str:
                              for text in texts for network, mask in [_parse_network(text)])
     every = number_option(named, "interval", 1)
     return (f"config = {{ print_maps_on_exit = false }}\n"
-            f"macro count_bytes(@bytes, sk, size) {{ $sk = sk; if ($sk->sk_protocol == IPPROTO_TCP && size > 0\n"
+            f"macro count_bytes(@bytes, sk, size) {{ $sk = sk;\n"
+            f"  if (($sk->sk_protocol == IPPROTO_TCP || $sk->sk_protocol == IPPROTO_MPTCP) && size > 0\n"
             f"  && $sk->__sk_common.skc_family == AF_INET) {{ $to = (uint64)bswap($sk->__sk_common.skc_daddr);\n"
             f"  {branches} }} }}\n"
             f'begin {{ printf("Tracing what is sent over TCP. Ctrl-C to end.\\n"); }}\n'
