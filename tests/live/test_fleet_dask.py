@@ -29,8 +29,30 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what Dask's own threads and
 def test_a_scheduler_that_others_reach_needs_tls(address: str) -> None:
     with pytest.raises(UsageError, match="has no TLS"):
         require_safe(address)
-    for safe in ("tls://scheduler:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1", "localhost:1", "inproc://1.2.3.4/1"):
+    for safe in ("tls://scheduler:8786", "inproc://1.2.3.4/1"):
         require_safe(safe)
+
+
+LISTEN = "import os, socket, sys; os.setuid(int(sys.argv[1])); made = socket.create_server(('127.0.0.1', 0)); " \
+    "print(made.getsockname()[1], flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize(("user", "safe"), [(0, True), (65534, False)])
+def test_root_connects_to_roots_own_listeners_only(user: int, safe: bool) -> None:
+    """Without TLS: what a scheduler says is unpickled."""
+    with subprocess.Popen([sys.executable, "-c", LISTEN, str(user)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as process:
+        assert process.stdout is not None and process.stdin is not None
+        port = int(process.stdout.readline())
+        for address in (f"tcp://127.0.0.1:{port}", f"localhost:{port}", f"tcp://[::1]:{port}"):
+            if safe:
+                require_safe(address)
+            else:
+                with pytest.raises(UsageError, match="root does not connect"):
+                    require_safe(address)
+        process.stdin.close()
+    with pytest.raises(UsageError, match="root does not connect"):
+        require_safe("tcp://127.0.0.1:1")  # nobody listens: whoever does so a moment later is not asked
 
 
 @pytest.fixture

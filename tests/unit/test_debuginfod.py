@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -168,6 +170,70 @@ def test_a_server_that_does_wrong(what: str, program: Program, server: Server, t
     assert len(told) == 1 and "is not asked any more" in told[0]
     assert symbol_store.list_symbols(symbol_store.DEBUG) == []
     assert list(Path(os.environ["XDG_CACHE_HOME"]).glob("sonde/debuginfo*")) == []
+
+
+def trickle(*pieces: bytes) -> Callable[[socket.socket], None]:
+    """A server that sends the last piece again and again, a little at a time, and never ends."""
+    def answer(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        for piece in pieces[:-1]:
+            connection.sendall(piece)
+        while True:
+            connection.sendall(pieces[-1])
+            time.sleep(0.02)
+    return answer
+
+
+SLOW = {
+    "a header": trickle(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+    "a status": trickle(b"HTTP/1.1 200 ", b"O"),
+    "continue": trickle(b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a chunk's size": trickle(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x"),
+    "a body": trickle(b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+}
+
+
+@pytest.fixture
+def slow_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    def serve() -> None:
+        try:
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    try:
+                        SLOW[request.param](connection)
+                    except OSError:
+                        hung_up.set()
+        except OSError:
+            pass
+    hung_up = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        assert hung_up.wait(20), "the connection to a server that is too slow stays open"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("slow_server", SLOW, indirect=True)
+def test_a_server_that_trickles_is_given_up_in_time(slow_server: str, program: Program, told: list[str],
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debuginfod, "WHOLE", 1.0)
+    places.set_debuginfod_servers(slow_server)
+    begin = time.monotonic()
+    assert program.name() == ""
+    assert time.monotonic() - begin < 20  # it would be for ever
+    assert len(told) == 1 and "is not asked any more" in told[0]
+    assert symbol_store.list_symbols(symbol_store.DEBUG) == []
+
+
+@pytest.mark.parametrize("slow_server", ["continue", "a header"], indirect=True)
+def test_the_end_of_a_run_ends_a_question(slow_server: str, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has 60 s otherwise."""
+    places.set_debuginfod_servers(slow_server)
+    begin = time.monotonic()
+    monkeypatch.setattr(notices, "is_hurried", lambda: time.monotonic() - begin > 0.5)
+    assert program.name() == ""
+    assert time.monotonic() - begin < 30
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.8, 0.95])

@@ -134,6 +134,39 @@ def test_what_is_mapped_is_told_by_its_build_id(program: files.ElfFile, tmp_path
         mapped.open_mapped(path, "ab" * 20)
 
 
+def mapped_names(path: str, build_id: str) -> list[str]:
+    try:
+        return [function.name for function in mapped.open_mapped(path, build_id).functions()]
+    except EnvironmentProblem:
+        return []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_a_file_of_another_user_stands_for_none_of_roots(program: files.ElfFile, tmp_path: Path) -> None:
+    """It claims the build ID of a program of root's that was mapped later, and is gone by now."""
+    digits, path = program.build_id.hex(), program.path
+    evil = compile_c(SOURCE.replace("alpha", "omega"), tmp_path, "evil", f"-Wl,--build-id=0x{digits}")
+    os.chown(evil, 65534, 65534)
+    mapped.hold_file(str(evil), digits)
+    os.unlink(path)
+    assert "omega" not in mapped_names(path, digits)
+    os.rename(evil, tmp_path / "moved")
+    assert "omega" in mapped_names(str(evil), digits)  # for what was mapped from its own path it stands
+    assert "omega" not in mapped_names(path, digits)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_roots_file_is_held_though_another_users_is(program: files.ElfFile, tmp_path: Path) -> None:
+    digits, path = program.build_id.hex(), program.path
+    evil = compile_c(SOURCE.replace("alpha", "omega"), tmp_path, "evil", f"-Wl,--build-id=0x{digits}")
+    os.chown(evil, 65534, 65534)
+    mapped.hold_file(str(evil), digits)
+    mapped.hold_file(path, digits)
+    os.unlink(path)
+    names = mapped_names(path, digits)
+    assert "alpha" in names and "omega" not in names
+
+
 def test_a_file_with_the_wrong_build_id_is_not_held_for_another(program: files.ElfFile) -> None:
     mapped.hold_file(program.path, "cd" * 20)
     with pytest.raises(EnvironmentProblem):
@@ -144,7 +177,7 @@ def test_no_more_than_some_are_held(program: files.ElfFile, monkeypatch: pytest.
     monkeypatch.setattr(mapped, "HELD", 4)
     for number in range(20):
         mapped.hold_file(program.path, f"{number:040x}")
-    assert list(mapped._held) == [f"{number:040x}" for number in range(16, 20)]
+    assert list(mapped._held) == [("", f"{number:040x}") for number in range(16, 20)]
 
 
 def test_what_somebody_would_have_to_be_waited_for_is_not_opened(tmp_path: Path,

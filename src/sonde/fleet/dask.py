@@ -10,6 +10,7 @@ may ask the agents what their policy lets the workers' user ask. Needs the extra
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from inspect import getsource
@@ -138,6 +139,24 @@ def require_safe(address: str) -> None:
     if parts.scheme not in ("tls", "inproc") and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
         raise UsageError(f"the scheduler at {address} has no TLS: who can reach it could run code on every worker",
                          ["tls://...; only on loopback it may be without"])
+    if os.geteuid() == 0 and parts.scheme not in ("tls", "inproc") and not _root_listens(parts.port or 0):
+        raise UsageError(f"root does not connect to {address}: whoever listens there could run code as root",
+                         ["tls://... with certificates, a scheduler that root has started, or another user's account: "
+                          "the agents, not the coordinator, need rights"])
+
+
+def _root_listens(port: int) -> bool:
+    """Whether all sockets that listen at a TCP port of this machine are root's, and there are some (proc_net_tcp:
+    local_address, st 0A and uid)."""
+    users = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        users += [row[7] for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port]
+    return bool(users) and set(users) == {"0"}
 
 
 def _connect_client(address: str) -> distributed.Client:

@@ -14,13 +14,18 @@ from .opening import open_without_waiting, stamp_of_path
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeAlias
 
 HELD = 64        # mapped files that have not been asked about, whose descriptors are kept
 _MOST_MOUNTS = 64  # overlay file systems that are searched for a file
 _MOST = 1 << 20  # bytes for a file that is not at its path any more, besides its contents
 
-_by_build_id: Cache[str, ElfFile] = Cache(_MOST, ForeignFile.close)
-_held: dict[str, int] = {}  # descriptors by build id, least recently mapped first
+Key: TypeAlias = "tuple[str, str]"  # (path, build id); the path is "" of root's and the caller's own files
+
+# Anybody can make a file that claims a build id. So one of another user stands for what was mapped from its own path
+# only; root's, and the caller's, for what was mapped from anywhere.
+_by_build_id: Cache[Key, ElfFile] = Cache(_MOST, ForeignFile.close)
+_held: dict[Key, int] = {}  # descriptors, least recently mapped first
 
 
 def open_mapped(path: str, build_id: str) -> ElfFile:
@@ -35,14 +40,23 @@ def open_mapped(path: str, build_id: str) -> ElfFile:
         if not build_id:
             raise
         problem = error
-    known = _by_build_id.get(build_id)
+    for key in (path, build_id), ("", build_id):
+        known = _by_build_id.get(key) or _open_held(key, path)
+        if known is not None:
+            return _keep_file(key, known)
+    known = _open_stacked(path, build_id)
     if known is not None:
-        return known
-    known = _open_held(path, build_id) or _open_stacked(path, build_id) or _open_symbols(build_id)
+        return _keep_file((path, build_id), known)
+    known = _open_symbols(build_id)
     if known is None:
         raise problem
-    _by_build_id.put(build_id, known, known.kept_bytes)
-    return known
+    return _keep_file(("", build_id), known)
+
+
+def _keep_file(key: Key, file: ElfFile) -> ElfFile:
+    if _by_build_id.get(key) is not file:
+        _by_build_id.put(key, file, file.kept_bytes)
+    return file
 
 
 def is_in_place(file: ElfFile, path: str) -> bool:
@@ -53,10 +67,10 @@ def is_in_place(file: ElfFile, path: str) -> bool:
         return False
 
 
-def _open_held(path: str, build_id: str) -> ElfFile | None:
+def _open_held(key: Key, path: str) -> ElfFile | None:
     """The file that was held open, if it is the right one."""
-    descriptor = _held.pop(build_id, -1)
-    return open_checked(descriptor, build_id, lambda: ElfFile(path, descriptor))
+    descriptor = _held.pop(key, -1)
+    return open_checked(descriptor, key[1], lambda: ElfFile(path, descriptor))
 
 
 def _open_stacked(path: str, build_id: str) -> ElfFile | None:
@@ -95,14 +109,16 @@ def _open_symbols(build_id: str) -> ElfFile | None:
 
 
 def hold_file(path: str, build_id: str) -> None:
-    """Hold a file open that has just been mapped: it may be gone when it is asked about. Of several with one build id
-    one is held, in all the HELD most recently mapped; none that opening would have to wait for."""
-    if not build_id or build_id in _held or build_id in _by_build_id:
+    """Hold a file open that has just been mapped: it may be gone when it is asked about. Of several of root's with one
+    build id one is held, in all the HELD most recently mapped; none that opening would have to wait for."""
+    keys = ("", build_id), (path, build_id)
+    if not build_id or any(key in _held or key in _by_build_id for key in keys):
         return
     try:
-        _held[build_id] = open_without_waiting(path)
+        descriptor = open_without_waiting(path)
     except EnvironmentProblem:
         return
+    _held[keys[0] if os.fstat(descriptor).st_uid in (0, os.geteuid()) else keys[1]] = descriptor
     if len(_held) > HELD:
         os.close(_held.pop(next(iter(_held))))
 
