@@ -21,7 +21,7 @@ from support import PATIENCE, Tracer, environment, sonde_command, wait_for
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 GETPPID = f"tracepoint:syscalls:sys_enter_getppid /pid == {os.getpid()}/"
-OTHERS = os.environ.get("SONDE_DASK_PYTHONS", "").split()  # Pythons of virtual environments with other versions
+OTHERS = os.environ.get("SONDE_DASK_PYTHONS", sys.executable).split()  # those of environments with other versions
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Dask's own threads and sockets leave for the collector
 
 
@@ -120,12 +120,10 @@ def test_the_command_asks_one_worker_of_each_machine(client: Any, agent: Path) -
     assert tracer.stdout.split() == ["begun", "@:", "400"] and "1 of 1 host;" in tracer.stderr
 
 
-@pytest.mark.parametrize("ours", OTHERS or [""])
-@pytest.mark.parametrize("theirs", OTHERS or [""])
+@pytest.mark.parametrize("ours", OTHERS)
+@pytest.mark.parametrize("theirs", OTHERS)
 def test_other_versions_of_dask(ours: str, theirs: str, client: Any, agent: Path, tmp_path: Path) -> None:
-    """One version at the command, another in the cluster, whose Python has no Sonde."""
-    if not ours:
-        pytest.skip("SONDE_DASK_PYTHONS names no Pythons with other versions of distributed")
+    """One version of Dask at the command, another in the cluster; here that which is installed."""
     at = tmp_path / "scheduler.json"
     options = ["--scheduler-file", str(at), "--protocol", "tls", "--no-dashboard"]
     clean = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | client.tls

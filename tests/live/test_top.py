@@ -188,3 +188,15 @@ def test_a_recording_that_cannot_be_looked_at(tmp_path: Path) -> None:
     assert done.returncode == 1 and "damaged" in done.stderr
     done = run_sonde("top", "-f", "json", str(path))
     assert done.returncode == 1 and "the run is over" in done.stderr
+
+
+@pytest.mark.parametrize("empties", ["clear", "zero"])
+def test_a_recording_of_a_map_that_is_emptied_unread(empties: str, tmp_path: Path) -> None:
+    """The recording does not have what it held at that moment: it stays as it was last read."""
+    path = str(tmp_path / "emptied.sonde")
+    run_sonde("record", "-o", path, "-e", f"""begin {{ @seen[7] = sum(42); }}
+        interval:ms:100 {{ {empties}(@seen); @seen[7] = sum(42); @rounds++; if (@rounds == 3) {{ exit(); }} }}""")
+    with Terminal("top", path) as terminal:
+        terminal.wait_for("recorded", "@seen", r"─● 0:00\.\d", "nothing lost")
+        terminal.keys("q")
+        assert "ended=0" in terminal.wait_for_end()

@@ -12,6 +12,11 @@ from .replay import ReplayTrace, Sound
 MOST = 600   # frames; longer recordings keep every second, fourth ... of them
 STEP = 0.1   # s of the recording between two, at least
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..output import Handler
+    from ..spec import EventSite
+
 Tell = Callable[[int, int], object]  # is called with how much of the file has been read
 
 
@@ -30,6 +35,21 @@ def read_frames(trace: ReplayTrace, title: str, tool: str, columns: Sequence[str
     return _SliceReader(trace, title, tool, columns).read(tell)
 
 
+class _RecordedPrinter(ModelPrinter):
+    """Shows a map that the script empties as it was last read, where the recording does not have what it then held."""
+
+    def __init__(self, trace: ReplayTrace, model: Model) -> None:
+        self._trace = trace
+        super().__init__(trace.spec, trace.context, trace.take_map, model, trace.options.warnings, trace.outside)
+
+    def _site_handler(self, site: EventSite) -> Handler | None:
+        handle = super()._site_handler(site)
+        if handle is None or site.kind not in ("clear", "zero") or isinstance(self._trace, AnsweringTrace):
+            return handle
+        name, trace, shown = site.data["map"], self._trace, handle
+        return lambda buffer, offset: shown(buffer, offset) if name in trace.held_maps else None
+
+
 class _SliceReader:
     def __init__(self, trace: ReplayTrace, title: str, tool: str, columns: Sequence[str]) -> None:
         self._trace = trace
@@ -37,8 +57,7 @@ class _SliceReader:
         self._frames: list[TimeSlice] = []
         self._step, self._due = STEP, 0.0
         self._model = Model(trace.spec, title, tool, columns, self._elapsed)
-        self._printer = ModelPrinter(trace.spec, trace.context, trace.take_map, self._model, trace.options.warnings,
-                                     trace.outside)
+        self._printer = _RecordedPrinter(trace, self._model)
 
     def _elapsed(self) -> float:
         return max(0, self._moment - self._first) / 1e9
