@@ -119,6 +119,11 @@ class TracedRun:
         """A map's pairs; with ``then`` "clear" or "zero" it is emptied or zeroed in the same step."""
         return self.map_reader(name, then)
 
+    def knows_map(self, name: str) -> bool:
+        """Whether what a map holds now can be read. A recording has what was read of it while it was made: not what
+        ``clear()`` and ``zero()`` empty unread."""
+        return True
+
     def keeps_samples(self, show: Callable[[], object]) -> bool:
         """Whether this trace itself looks at maps that the script does not print, and calls ``show`` when it has."""
         return False

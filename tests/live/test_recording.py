@@ -522,3 +522,13 @@ def test_tools_and_commands_with_words_replay_as_they_ran(form: str, tmp_path: P
         os.close(ours)
         os.close(theirs)
     assert not differing and len(silent) <= len(WORDS) // 2, (differing, silent)
+
+
+@pytest.mark.parametrize("empties", ["clear", "zero"])
+def test_a_map_that_is_emptied_unread_is_exported_as_far_as_it_is_known(empties: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    path, table = str(tmp_path / "emptied.sonde"), str(tmp_path / "events.parquet")
+    run_sonde("record", "-o", path, "-e", f"""begin {{ @seen[7] = sum(42); }}
+        interval:ms:100 {{ {empties}(@seen); printf("round=%d", ++@rounds); if (@rounds == 3) {{ exit(); }} }}""")
+    done = run_sonde("replay", "--parquet", table, path)
+    assert done.returncode == 0 and "3 rows" in done.stderr, done.stderr

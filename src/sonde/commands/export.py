@@ -241,6 +241,8 @@ def _make_handlers(trace: TracedRun, gatherer: Gatherer, exporters: list[Exporte
             named = trace.spec.find_map(site.data["map"])
 
             def export_map(buffer: bytes, offset: int) -> None:
+                if site.kind != "print_map" and not trace.knows_map(named.name):
+                    return
                 items = gatherer.read_map(named.name, then)
                 for exporter in exporters:
                     exporter.add_map(named, items, then)

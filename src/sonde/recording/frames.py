@@ -44,10 +44,10 @@ class _RecordedPrinter(ModelPrinter):
 
     def _site_handler(self, site: EventSite) -> Handler | None:
         handle = super()._site_handler(site)
-        if handle is None or site.kind not in ("clear", "zero") or isinstance(self._trace, AnsweringTrace):
+        if handle is None or site.kind not in ("clear", "zero"):
             return handle
-        name, trace, shown = site.data["map"], self._trace, handle
-        return lambda buffer, offset: shown(buffer, offset) if name in trace.held_maps else None
+        name, knows_map, shown = site.data["map"], self._trace.knows_map, handle
+        return lambda buffer, offset: shown(buffer, offset) if knows_map(name) else None
 
 
 class _SliceReader:

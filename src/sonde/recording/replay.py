@@ -432,6 +432,9 @@ class ReplayTrace(TracedRun):
         with Sound(self.recording.name):
             yield from super().decode_records(records)
 
+    def knows_map(self, name: str) -> bool:
+        return name in self._replayed.held
+
     def take_map(self, name: str, then: str = "") -> Items:
         with Sound(self.recording.name):
             return super().take_map(name, then)
