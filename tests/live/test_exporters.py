@@ -281,7 +281,9 @@ def test_otlp_has_exact_counts(target: Path) -> None:
             until("two requests", lambda: len(receiver.requests) >= 2)
         assert tracer.status == 0
         assert {path for path, _ in receiver.requests} == {"/v1/metrics"}
-        metrics = receiver.metrics
+        metrics, about = receiver.metrics, labels_of(receiver.requests[-1][1].resource_metrics[0].resource)
+    assert about["host.name"] == os.uname().nodename and about["os.version"] == os.uname().release
+    assert about["service.name"] == "sonde"
     calls, = metrics["sonde_calls"].sum.data_points
     assert calls.as_int == CALLS and labels_of(calls) == {"comm": "counting"}
     assert metrics["sonde_calls"].sum.is_monotonic and metrics["sonde_calls"].sum.aggregation_temporality == 2

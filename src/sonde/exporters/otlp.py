@@ -23,6 +23,17 @@ LAST = 3.0     # s at the end, for the one that goes on and the last
 _CONNECT = 1.0  # s
 
 
+def _describe_machine() -> dict[str, str]:
+    """Whose figures these are, by OpenTelemetry's names. The user's own OTEL_RESOURCE_ATTRIBUTES go before them."""
+    from os import uname
+
+    from .. import __version__
+    machine = uname()
+    return {"service.name": "sonde", "service.version": __version__, "host.name": machine.nodename,
+            "host.arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine.machine, machine.machine),
+            "os.type": "linux", "os.version": machine.release}
+
+
 class OtlpExporter(Base):
     """Sends every ``interval`` seconds, and at the end, from a thread of its own. Failures are reported with
     ``complain``; figures are totals, so the next export makes up for them, and the last has all."""
@@ -35,8 +46,8 @@ class OtlpExporter(Base):
         scopes = import_extra("opentelemetry.sdk.util.instrumentation", "export")
         module = import_extra("opentelemetry.exporter.otlp.proto.http.metric_exporter", "export")
         self._exporter = module.OTLPMetricExporter(endpoint=self._endpoint, timeout=TIMEOUT)
-        self._resource = resources.Resource.create(
-            {"service.name": "sonde"} | ({"sonde.script": script} if script else {}))
+        facts = _describe_machine() | ({"sonde.script": script} if script else {})
+        self._resource = resources.Resource.create(facts).merge(resources.OTELResourceDetector().detect())
         self._scope = scopes.InstrumentationScope("sonde")
         self._gather, self._interval, self._complain = gather, interval, complain
         self._began = time.time_ns()
