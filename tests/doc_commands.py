@@ -41,7 +41,8 @@ STAND_INS = (
     (r"http://collector:4318|http://127\.0\.0\.1:4318", "{collector}"), (r"python3\.12 ", "python3 "),
     (r"-C (web\.service|prod/\S+)", "-C {group}"), (r"'\.\.\.'", "'profile:hz:99 {{ @ = count(); }}'"),
     (r"(flame|overhead|--heatmap)( .*?)? (10|60)(?= |$)", r"\1\2 1"), (r" &$", ""),
-    (r"--duration 10s", "--duration 0.5s"), (r"sysctl -q vm\.swappiness=\d+", "true"), (r"--repeat 5", "--repeat 2"), (r"(\} *') 10$", r"\1 1"),
+    (r"--duration 10s", "--duration 0.5s"), (r"sysctl -q vm\.swappiness=\d+", "true"),
+    (r"--repeat 5", "--repeat 2"), (r"(\} *') 10$", r"\1 1"),
 )
 
 _START = re.compile(r"([$#] )?(?=(?:\w+=\S+ |sudo )*(?:sonde|python3?|curl|docker|kubectl|make|systemctl)\s)")
