@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from .errors import UsageError
+from .kernel.clocks import boot_time
 from .options import Parsed
 from .service import tell_manager
 from .terminal import require_screen, run_app_beside
@@ -122,7 +123,7 @@ class Follower:
         """Have all blocks that were asked for come whole?"""
         if self._counter.blocks < self._most:
             return False
-        self._enough = self._enough or time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self._counter.begun > _SETTLED
+        self._enough = self._enough or boot_time() - self._counter.begun > _SETTLED
         return self._enough
 
     def _probe_of_record(self, record: tuple[int, bytes, int]) -> str:

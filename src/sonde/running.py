@@ -8,6 +8,7 @@ from .errors import UsageError
 from .invocation import open_output
 from .options import Parsed
 from .service import tell_manager
+from .unseen import UntracedChildren, report_empty_picture
 from .watching import is_watched
 
 TYPE_CHECKING = False
@@ -111,22 +112,22 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
     printer = _make_printer(trace, parsed, out, showing)
     printer.is_incomplete = session.is_incomplete
     trace.keeps_maps = False
+    children = UntracedChildren(trace.process if trace.options.warnings else None)
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
     _announce_run(trace, parsed, out)
+    children.warn(out)
     if parsed.has("dry-run"):
         return 0
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
         follower.run_loop(printer, out.flush)
-        _run_first(trace.ending)
-        tell_manager("STOPPING=1")
+        _prepare_end(trace, out, children)
         follower.print_rest(printer)
     else:
         _follow(trace, printer, out, showing)
-        _run_first(trace.ending)
-        tell_manager("STOPPING=1")
+        _prepare_end(trace, out, children)
         for records in trace.drain_batches():
             printer.print_batches(records, trace.act_on_site)
     printer.print_final_maps()
@@ -142,8 +143,18 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
         out.report_statistics(probe_costs(session))
     if session.detaching:
         out.write_note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
+    status = session.status & 0xFF if session.reason == "exit" else 0
+    if showing is not None and showing.is_empty:
+        report_empty_picture(trace, out, children.count)
+        status = status or 1
     out.flush(True)
-    return session.status & 0xFF if session.reason == "exit" else 0
+    return status
+
+
+def _prepare_end(trace: TracedRun, out: Output, children: UntracedChildren) -> None:
+    _run_first(trace.ending)
+    tell_manager("STOPPING=1")
+    children.warn(out)
 
 
 def _make_printer(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing | None) -> Printer:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..kernel.clocks import boot_time
 from ..map_view import MapView
 from ..reading import EventTable, wait_for_work
 from ..runtime.dumps import CpuPart, Dump, make_dump
@@ -62,7 +63,7 @@ def take_dump(trace: TracedRun, window: int, number: int, why: str, by: str) -> 
     session = trace.session
     if session.flight is None:
         raise UsageError("the trace is closed: dumps can only be made before that")
-    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    now = boot_time()
     since = max(now - window, session.flight.begun)
     with _before_others():
         return make_dump(session.flight.read_stretches(), since, trace.context.wall_clock, now, number, why, by,

@@ -6,6 +6,7 @@ import os
 
 from ..basics import cache
 from ..errors import EnvironmentProblem
+from .clocks import namespace_offset
 
 
 @cache
@@ -56,14 +57,15 @@ def wall_clock_offset(clock: str = "boot") -> int:
 
     source = {"boot": time.CLOCK_BOOTTIME, "monotonic": time.CLOCK_MONOTONIC,
               "tai": time.CLOCK_TAI}.get(clock, time.CLOCK_BOOTTIME)
-    return _clock_offset(source, time.CLOCK_REALTIME)
+    named = "boottime" if source == time.CLOCK_BOOTTIME else clock
+    return _clock_offset(source, time.CLOCK_REALTIME) + namespace_offset(named)
 
 
 def tai_clock_offset() -> int:
     """Nanoseconds to add to the boot clock to get TAI."""
     import time
 
-    return _clock_offset(time.CLOCK_BOOTTIME, time.CLOCK_TAI)
+    return _clock_offset(time.CLOCK_BOOTTIME, time.CLOCK_TAI) + namespace_offset("boottime")
 
 
 def _clock_offset(source: int, target: int) -> int:

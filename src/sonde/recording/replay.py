@@ -217,7 +217,7 @@ def _read_end(spec: ScriptSpec, plain: JsonObject) -> End:
     run = as_object(plain["run"])
     provenance = Provenance(as_text(run["command"]), as_text(run["host"]), as_text(run["kernel"]),
                             as_integer(run["started"], -1 << 63, 1 << 63), _seconds(run["seconds"]),
-                            as_texts(run["lost"]))
+                            as_texts(run["lost"]), _seconds(run.get("asked", 0)))
     return End(_read_losses(spec, as_object(plain["losses"])), provenance, as_text(plain["reason"]),
                as_integer(plain["status"]) & 255, as_integer(plain["left_out"]))
 

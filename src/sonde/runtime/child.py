@@ -35,6 +35,18 @@ class Process:
         except OSError:
             return "process"
 
+    def children(self) -> list[int]:
+        """The processes that it has started and that live; [] if it has ended, or the kernel does not say
+        (CONFIG_PROC_CHILDREN)."""
+        found: list[int] = []
+        try:
+            for thread in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{thread}/children", encoding="ascii") as file:
+                    found += map(int, file.read().split())
+        except OSError:
+            pass
+        return found
+
     def has_ended(self) -> bool:
         """Whether it has."""
         import select

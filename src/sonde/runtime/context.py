@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from time import CLOCK_BOOTTIME, clock_gettime_ns
-
 from ..arch import this_arch
 from ..basics import cached_property
 from ..errors import EnvironmentProblem, SondeError
 from ..kernel import host, procfs
+from ..kernel.clocks import boot_time
 from ..library_texts import syscall_text
 from ..memory import Memory
 from ..spec import PY_IMAGES, UNWIND_FILES, ScriptSpec, is_python_frame
@@ -172,7 +171,7 @@ class LiveContext:
 
     def boot_time(self) -> int:
         """Nanoseconds of the boot clock, now."""
-        return clock_gettime_ns(CLOCK_BOOTTIME)
+        return boot_time()
 
     def remember_process(self, pid: int) -> None:
         """Take note of what a process has mapped: its stacks can then be named when it has ended."""

@@ -7,6 +7,7 @@ import time
 
 from ..basics import deque
 from ..ending import Ending
+from ..kernel.clocks import boot_time
 from .batch import Batch, Records
 from .order import Sequencer
 
@@ -52,7 +53,7 @@ class Delivery:
         self._portion = _FIRST
         self._handed = (0, 0.0)  # records in the last portion, and when it was handed over
         # Where the data ring's producer stood, and a time before which every record up to there was made.
-        self._marks = deque([(data.position if data else 0, time.clock_gettime_ns(time.CLOCK_BOOTTIME))])
+        self._marks = deque([(data.position if data else 0, boot_time())])
         self._last_position = 0
 
     @property
@@ -67,7 +68,7 @@ class Delivery:
     def seconds_until_certain(self) -> float:
         """Seconds until the place of the oldest record that is held may be certain."""
         oldest = self._sequencer.oldest_time()
-        return (oldest + WINDOW - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) / 1e9 + 0.001 if oldest else 0.0
+        return (oldest + WINDOW - boot_time()) / 1e9 + 0.001 if oldest else 0.0
 
     # on the way in
 
@@ -77,7 +78,7 @@ class Delivery:
         if data is None:
             self._sequencer.add_batch(_NOTHING, 1 << 63)
             return False
-        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        now = boot_time()
         backlog = data.unread_bytes()
         self._marks.append((data.position + backlog, now))
         self._sequencer.add_batch(data.read_records(_READ), data.position)

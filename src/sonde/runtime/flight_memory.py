@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from ..kernel.clocks import boot_time
 from .flight import FlightReader, Stretch, merge_stretches
 
 TYPE_CHECKING = False
@@ -30,7 +29,7 @@ class FlightMemory:
     def keep_beginning(self) -> None:
         """``begin`` has ended: keep what it has sent, which later records would overwrite."""
         self.beginning = self.read_since(0)
-        self.begun = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self.begun = boot_time()
 
     def read_stretches(self) -> list[Stretch]:
         """The newest stretch of each CPU."""

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from .session import Session
 
 LONGEST = 2000  # characters of a command
+LEEWAY = 0.1    # seconds that a run may be shorter than was asked
 NOTHING_LOST = "nothing was lost"
 _CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
 
 
 class Provenance(Record):
-    """The command, where and when it ran, for how long, and what was lost. Texts are without control characters."""
+    """The command, where and when it ran, for how long, and what was lost. Texts are without control characters.
+    ``asked``: for how many seconds it was to be; 0: until its end."""
 
     command: str
     host: str
@@ -29,6 +31,13 @@ class Provenance(Record):
     started: int   # nanoseconds since 1970
     seconds: float  # to the millisecond: a recording has no more, and a replay says the same
     lost: list[str]
+    asked: float = 0.0
+
+    @property
+    def coverage(self) -> str:
+        """``1.2 of 5 s`` of a run that ended before its time; else nothing."""
+        short = self.asked - self.seconds > max(LEEWAY, self.asked / 100)
+        return f"{self.seconds:.1f} of {self.asked:g} s" if short else ""
 
     @property
     def summary(self) -> str:
@@ -39,7 +48,7 @@ class Provenance(Record):
     def place(self) -> str:
         """Where, when and for how long."""
         when = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(self.started // 1_000_000_000))
-        return f"{self.host} (Linux {self.kernel}), {when}, traced for {self.seconds:.1f} s"
+        return f"{self.host} (Linux {self.kernel}), {when}, traced for {self.coverage or f'{self.seconds:.1f} s'}"
 
     @property
     def verdict(self) -> list[str]:
@@ -58,19 +67,21 @@ class Provenance(Record):
     def as_json(self) -> JsonObject:
         """All of it as plain data."""
         return {"command": self.command, "host": self.host, "kernel": self.kernel, "started": self.started,
-                "seconds": self.seconds, "lost": self.lost}
+                "seconds": self.seconds, "lost": self.lost} | ({"asked": self.asked} if self.asked else {})
 
 
-def describe_run(command: str, session: Session, losses: Losses) -> Provenance:
+def describe_run(command: str, session: Session, losses: Losses, asked: float = 0.0) -> Provenance:
     """The record of a run as it is now."""
-    return describe_local_run(command, session.period.started, session.period.nanoseconds / 1e9, losses.sentences)
+    return describe_local_run(command, session.period.started, session.period.nanoseconds / 1e9, losses.sentences,
+                              asked)
 
 
-def describe_local_run(command: str, started: int, seconds: float, lost: Sequence[str]) -> Provenance:
+def describe_local_run(command: str, started: int, seconds: float, lost: Sequence[str],
+                       asked: float = 0.0) -> Provenance:
     """The record of a run on this machine that began at ``started`` (nanoseconds since 1970)."""
     machine = os.uname()
     return Provenance(_sanitize_text(command), _sanitize_text(machine.nodename), _sanitize_text(machine.release),
-                      started, round(seconds, 3), [_sanitize_text(line) for line in lost])
+                      started, round(seconds, 3), [_sanitize_text(line) for line in lost], asked)
 
 
 def _sanitize_text(text: str) -> str:

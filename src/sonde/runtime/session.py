@@ -22,6 +22,7 @@ import time
 from ..ending import Ending
 from ..errors import AttachError
 from ..kernel import syscalls
+from ..kernel.clocks import boot_time
 from ..kernel.syscalls import Fd
 from ..kinds import KINDS
 from ..spec import (
@@ -47,7 +48,7 @@ from .programs import LoadedProgram
 from .ringbuf import Ring
 from .signals import Signals
 from .state import State
-from .tracing_clock import FOREVER, TracingClock, boot_time
+from .tracing_clock import FOREVER, TracingClock
 from .waiting import Waiting
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ them are: so what ends "after ten seconds" has seen all of these, and ``elapsed`
 
 from __future__ import annotations
 
-import time
+from ..kernel.clocks import boot_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +38,3 @@ class TracingClock:
         if self._state.has_global("start_ns"):
             self._state.write_global("start_ns", boot_time() - self._lead)
             self._state.write_global("most_elapsed", FOREVER)
-
-
-def boot_time() -> int:
-    """Nanoseconds of the boot clock."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -178,6 +178,11 @@ class Showing:
             if self._view.left_out:
                 self.text.write_note(f"WARNING: {self._view.left_out} elements left out for want of room: see --memory")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a picture that shows nothing."""
+        return self._view is not None and self._view.is_empty
+
     def close(self) -> None:
         """Write everything out."""
         if self.stream is not None:

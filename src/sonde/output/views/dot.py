@@ -53,6 +53,10 @@ class DotView(Base):
     def left_out(self) -> int:
         return sum([totals.left_out for totals in self._totals.values()])
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(totals.items for totals in self._totals.values())
+
     def on_map_cleared(self, named: MapSpec) -> None:
         if named.name in self._totals:
             self._totals[named.name].on_map_cleared()
@@ -62,7 +66,7 @@ class DotView(Base):
         edges = [edge for name in sorted(self._totals) for edge in self._collect_edges(name, nodes)]
         heaviest = max([weight for _, _, _, weight in edges], default=0)
         self.write(self.run_comment("//"))
-        self.write(f"digraph {quote_dot(self.target.title or 'sonde')} {{\n  rankdir=LR;\n"
+        self.write(f"digraph {quote_dot(self.entitle('sonde'))} {{\n  rankdir=LR;\n"
                    '  node [shape=box, style="rounded,filled", fillcolor="#e8f0f8", fontname="sans-serif"];\n'
                    '  edge [color="#5a6b7d", fontname="sans-serif", fontsize=10];\n')
         for text, node in nodes.items():

@@ -47,7 +47,7 @@ class FlamegraphView(StackView):
 
     def finish(self) -> None:
         folded, unit = self.folded, self.target.unit
-        title = f"{self.target.title or 'Flame graph'}: {sum(folded.values()):,}{unit and ' '}{unit}"
+        title = f"{self.entitle('Flame graph')}: {sum(folded.values()):,}{unit and ' '}{unit}"
         self.write(flame_graph(folded, title, None, self.heads, self.target.unit,
                                svg.about_run(self.run)))
 

@@ -73,6 +73,10 @@ class HeatmapView(Base):
         series = [series_heat(name, items) for name, items in sorted(self._series.items())]
         return found + [[heat] for heat in series if heat is not None]
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(self._collected_heats())
+
     def render_picture(self, columns: int, rows: int) -> list[str]:
         found: list[str] = []
         for heat in [heat for heats in self._collected_heats() for heat in heats[:MOST_MAPS]]:
@@ -85,7 +89,7 @@ class HeatmapView(Base):
     def finish(self) -> None:
         found = self._collected_heats()
         heats = [heat for each in found for heat in each[:MOST_MAPS]]
-        title = self.target.title or "Heat map"
+        title = self.entitle("Heat map")
         if self.target.suffix == ".svg":
             self.write(heat_document(heats, title, svg.about_run(self.run)))
         elif self.target.suffix in (".html", ".htm"):

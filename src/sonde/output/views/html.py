@@ -89,7 +89,7 @@ class HtmlView(Base):
             self._cut = True
 
     def finish(self) -> None:
-        title = self.target.title or "sonde"
+        title = self.entitle("sonde")
         style = STYLE + FLAME_STYLE + HEAT_STYLE
         self.write(svg.html_page(title, style, self._page_body(title), read_asset("tables.js", "flame.js", "heat.js")))
 

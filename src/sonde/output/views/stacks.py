@@ -188,6 +188,10 @@ class StackView(View):
         return self._folder.folded
 
     @property
+    def is_empty(self) -> bool:
+        return not self.folded
+
+    @property
     def heads(self) -> int:
         """How many of the outermost frames are no functions but names of programs and the like."""
         return self._folder.heads

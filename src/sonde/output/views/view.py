@@ -76,6 +76,16 @@ class View:
         """Elements of maps for which there was no room."""
         return 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a picture of which nothing can be seen, since nothing was collected."""
+        return False
+
+    def entitle(self, default: str) -> str:
+        """The title, and how much of the time that was asked for it covers, if that is not all."""
+        coverage = self.run.coverage if self.run is not None else ""
+        return (self.target.title or default) + (f" ({coverage})" if coverage else "")
+
     def run_comment(self, sign: str = "#") -> str:
         """The run as lines of comment. Only files have them: what reads from a pipe is a program, and people see
         standard error."""

@@ -1,0 +1,56 @@
+"""What a run does not see, in words: children of the traced process, and why a picture is empty."""
+
+from __future__ import annotations
+
+from .runtime.child import Child, Process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .output import Output
+    from .traced_run import TracedRun
+
+_NAMED = 3  # children
+
+
+class UntracedChildren:
+    """Warns once of the processes that a traced process (-p) has started: they are not traced."""
+
+    def __init__(self, process: Process | None) -> None:
+        self._process = None if isinstance(process, Child) else process
+        self.count = 0  # of which was warned
+
+    def warn(self, out: Output) -> None:
+        """Say so, if there are any and it was not yet said."""
+        if self._process is None or self.count:
+            return
+        children = self._process.children()
+        self.count = len(children)
+        if not children:
+            return
+        names = ", ".join(map(str, children[:_NAMED])) + (" ..." if self.count > _NAMED else "")
+        one = self.count == 1
+        out.write_note(f"WARNING: process {self._process.pid} ({self._process.name}) has {self.count} "
+                       f"child{'' if one else 'ren'} ({names}), which {'is' if one else 'are'} not traced")
+        out.write_note("HINT: -p takes the id of a child; -C traces all of a container, pod or service")
+
+
+def report_empty_picture(trace: TracedRun, out: Output, children: int) -> None:
+    """Say that nothing was collected, and what may be the reason."""
+    out.write_note(f"ERROR: the picture is empty: nothing was collected in {trace.provenance.seconds:.1f} s")
+    for hint in _empty_hints(trace, children):
+        out.write_note(f"HINT: {hint}")
+
+
+def _empty_hints(trace: TracedRun, children: int) -> list[str]:
+    process, reason = trace.process, trace.session.reason
+    hints = []
+    if reason in ("process", "child"):
+        hints.append("the process ended before the clauses of the script had anything to collect")
+    elif process is not None:
+        hints.append(f"process {process.pid} ({process.name}) did nothing that the script's clauses count"
+                     + (": perhaps its children do" if children else ""))
+        if any(point.kind == "profile" for program in trace.spec.programs for point in program.attach):
+            hints.append("samples show what is on a CPU; sonde flame --off-cpu shows where threads wait")
+    if isinstance(process, Child):
+        hints.append("what the command itself starts is not traced")
+    return hints or ["the clauses of the script did not run, or their predicates were never true"]
