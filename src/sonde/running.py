@@ -8,7 +8,6 @@ from .errors import UsageError
 from .invocation import open_output
 from .options import Parsed
 from .service import tell_manager
-from .unseen import UntracedChildren, report_empty_picture
 from .watching import is_watched
 
 TYPE_CHECKING = False
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from .monitor import Follower
     from .output import Output, Printer
     from .output.progress import Progress
+    from .output.unseen import UntracedChildren
     from .output.views import Showing
     from .traced_run import TracedRun
 
@@ -108,6 +108,7 @@ def _follower(trace: TracedRun, parsed: Parsed, showing: Showing | None) -> Foll
 def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing | None = None,
                follower: Follower | None = None) -> int:
     from .output.losses import report_losses, report_unfinished
+    from .output.unseen import UntracedChildren, report_empty_picture
     session = trace.session
     printer = _make_printer(trace, parsed, out, showing)
     printer.is_incomplete = session.is_incomplete

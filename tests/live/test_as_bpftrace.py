@@ -160,3 +160,20 @@ def test_literals_fold() -> None:
               'print((1, 2) == (1, 2, 3)); print(comptime (7, 8).1); if ("") { print("no"); } else { print("else"); } }'
               ' begin /"x"/ { print("yes"); }')
     assert printed(script).split() == ["abcd", "cdef", "true", "true", "false", "8", "else", "yes"]
+
+
+@pytest.mark.parametrize("given,default,wanted", [
+    (-10, -1, -10), (-10, 5, -10), (7, -1, 7), (7, 1, 7), (2**63 - 1, -1, 2**63 - 1), (2**64 - 1, 1, 2**64 - 1),
+    (-2**63, 1, -2**63), (None, -5, -5)])
+def test_numbers_of_the_command_line_keep_their_sign(given: int | None, default: int, wanted: int) -> None:
+    """Wherever they are used: alone, in tuples beside other options, as keys and values, compared."""
+    value = f'getopt("b", {default})'
+    script = f"""begin {{ print({value}); print(({value}, getopt("c", "x"))); @[{value}, 1] = {value}; $v = {value};
+        print((x={value}, y=$v)); print({value} < 0); print($v < 0); printf("%lld\\n", {value}); exit(); }}"""
+    options = ["--", *([f"--b={given}"] if given is not None else []), "--c=text"]
+    result = run_sonde("-e", script, *options)
+    sign = str(wanted < 0).lower()
+    assert result.stdout.split("\n")[:6] == [
+        str(wanted), f"({wanted}, text)", f"{{ .x = {wanted}, .y = {wanted} }}", sign, sign,
+        str(wanted if wanted < 2**63 else wanted - 2**64)], result.stdout + result.stderr
+    assert f"@[{wanted}, 1]: {wanted}" in result.stdout

@@ -19,7 +19,7 @@ RELAY = f"""
 #include <time.h>
 #include <unistd.h>
 #define STAGES 3
-static int pipes[STAGES][2];
+static int pipes[STAGES][2], rounds = {ROUNDS};
 /* libc's own functions have no frame pointers: who calls them is missing from stacks. These may be. */
 long call_nanosleep(struct timespec *t) {{ return nanosleep(t, 0) + 0L; }}
 long call_read(int fd, char *c) {{ return read(fd, c, 1) + 0L; }}
@@ -33,7 +33,7 @@ void *run_stage(void *number) {{
     long waited = 0;
     snprintf(name, sizeof name, "stage-%c", 'a' + stage);
     prctl(PR_SET_NAME, name);
-    for (int i = 0; i < {ROUNDS}; i++) {{
+    for (int i = 0; i < rounds; i++) {{
         struct timespec a, b;
         clock_gettime(CLOCK_MONOTONIC, &a);
         if (stage == 0) pause_a_while(); else if (!await_token(stage)) return (void *)1;
@@ -44,7 +44,8 @@ void *run_stage(void *number) {{
     fprintf(stderr, "%s waited %ld\\n", name, waited);
     return 0;
 }}
-int main(void) {{
+int main(int count, char **words) {{
+    if (count > 1) rounds = 500;
     pthread_t threads[STAGES];
     for (int i = 0; i < STAGES; i++) if (pipe(pipes[i])) return 1;
     for (int i = STAGES; i-- > 0;) if (pthread_create(&threads[i], 0, run_stage, (void *)(long)i)) return 1;
@@ -136,8 +137,9 @@ def test_the_graph_tells_wakers_and_kernel_apart(relay: str, tmp_path: Path) -> 
 
 def test_of_a_process(relay: str) -> None:
     """Only its own threads wait in the graph."""
-    with subprocess.Popen([relay]) as process:
-        done = run_sonde("flame", "--off-wake", "-f", "folded", "-p", str(process.pid))
+    with subprocess.Popen([relay, "long"]) as process:
+        done = run_sonde("flame", "--off-wake", "-f", "folded", "-p", str(process.pid), "1")
+        process.kill()
     names = {line.partition(";")[0] for line in done.stdout.splitlines()}
     assert done.returncode == 0 and names <= {"relay", "stage-a", "stage-b", "stage-c"}
 

@@ -48,7 +48,7 @@ from ..spec import (
     EventSite,
     MapSpec,
 )
-from ..types import Aggregate, Int, Scalar, Str, Tuple, Type, round_up
+from ..types import Aggregate, Int, Scalar, Stack, Str, Tuple, Type, round_up
 from ..uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
 from .ir import MapAddr
 from .thread_keys import maps_of_threads, slot_table
@@ -112,6 +112,8 @@ class Unit:
         self.observed, self.cleared = map_uses(checked)
         self.assigned = {node.target.name for p in checked.probes for node in walk_nodes(p.trees)
                          if isinstance(node, Assign) and isinstance(node.target, MapRef) and node.op not in ("+", "-")}
+        self.counts_frames = any(isinstance(node, Call) and node.name == "len" and isinstance(node.args[0].type, Stack)
+                                 for p in checked.probes for node in walk_nodes(p.trees))
         self.tabled = self.feature("atomic_fetch") and len(checked.maps) <= MOST_TABLED
         self.of_threads = maps_of_threads(checked, world) if self.tabled else set()
         for info in checked.maps.values():

@@ -41,6 +41,7 @@ from ..source import Span
 from ..spec import Config
 from ..types import (
     BOOL,
+    INT64,
     NOTHING,
     UINT32,
     UINT64,
@@ -129,18 +130,22 @@ def check_getopt(context: CheckContext, node: Call, types: Types) -> Type | None
         context.error("not-constant", "Second argument to 'getopt' must be a string literal, integer literal, or a "
                       "boolean literal.", default)
         return None
-    return fold_constant(node, default.const) if given is None else _given_number(context, node, name, given)
+    return fold_constant(node, default.const) if given is None else \
+        _given_number(context, node, name, given, default.const < 0)
 
 
-def _given_number(context: CheckContext, node: Call, name: str, given: str) -> Type | None:
-    """A signed or unsigned number on the command line, as unsigned 64 bits."""
+def _given_number(context: CheckContext, node: Call, name: str, given: str, signed: bool) -> Type | None:
+    """A number on the command line: an int64 where it is negative or may be (``signed``), else a uint64."""
     number = parse_integer(given.removeprefix("-"))
+    if number is not None and given.startswith("-"):
+        number, signed = -number, True
+    type = INT64 if signed else UINT64
     wrong = "expects an integer (value: true)" if given == "" else f"invalid integer (value: {given})" \
-        if number is None else f"value is out of range (value: {given})" if number >> 64 else ""
+        if number is None else f"value is out of range (value: {given})" if not convert.fits_int(number, type) else ""
     if number is None or wrong:
         context.diagnostics.error("bad-parameter", f"program command line option --{name} {wrong}", None)
         return None
-    return fold_constant(node, (-number if given.startswith("-") else number) % (1 << 64), UINT64)
+    return fold_constant(node, number, type)
 
 
 def _getopt_flag(node: Call, world: World, options: Options, config: Config) -> bool | None:

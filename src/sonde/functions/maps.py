@@ -180,7 +180,7 @@ def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
             return check_whole_map(context, target, node, INT64)
     found = context.check_value(target, "len()")
     if found is None or isinstance(found, Stack):
-        return None if found is None else INT64
+        return None if found is None or context.keep_stacks(found, target) is None else INT64
     context.error("bad-argument", "call to len() expects a map, ustack, or kstack", node)
     return None
 

@@ -112,6 +112,19 @@ def _json_key_part(key: ScriptValue) -> str:
     return to_text(key)
 
 
+def distinct_names(names: list[str]) -> list[str]:
+    """JSON strings for the members of one object: what is in it already gets `` #2``, `` #3`` ... at its end. Keys that
+    differ may print the same (bytes that are not UTF-8, stacks in the same functions, structs with different padding),
+    and readers keep one of several members of a name."""
+    taken, numbers = set[str](), dict[str, int]()
+    for at, name in enumerate(names):
+        while names[at] in taken:
+            numbers[name] = numbers.get(name, 1) + 1
+            names[at] = f'{name[:-1]} #{numbers[name]}"'
+        taken.add(names[at])
+    return names
+
+
 class JsonOutput(Streams):
     """Prints objects to ``out``; the interface is TextOutput's."""
 
@@ -242,7 +255,8 @@ class JsonOutput(Streams):
         if pairs[0][0] is None:
             data = pairs[0][1]
         else:
-            data = f"{{{', '.join([f'{quote_json(json_key(key))}: {text}' for key, text in pairs])}}}"
+            names = distinct_names([quote_json(json_key(key)) for key, _ in pairs])
+            data = f"{{{', '.join([f'{name}: {text}' for name, (_, text) in zip(names, pairs)])}}}"
         self._write_message(kind, f"{{{quote_json(name)}: {data}}}", ', "incomplete": true' if incomplete else "")
 
 

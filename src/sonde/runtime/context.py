@@ -46,7 +46,8 @@ class LiveContext:
         self._memory = memory or Memory()
         self._python = _find_pythons(maps)
         self.unwind_tables = self._new_unwind_tables(maps) if UNWIND_FILES in maps else None
-        self._log = self._start_mapping_log() if names_user_addresses(spec) else None
+        walks = self._python is not None or self.unwind_tables is not None  # a program may only count frames
+        self._log = self._start_mapping_log() if walks or names_user_addresses(spec) else None
         self._cgroups = procfs.Cgroups()
         self.groups = _new_groups(self._cgroups) if asks_for_groups(spec) else None
         self._unwinder: Unwinder | None = None

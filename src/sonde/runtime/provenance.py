@@ -66,8 +66,11 @@ class Provenance(Record):
 
     def as_json(self) -> JsonObject:
         """All of it as plain data."""
-        return {"command": self.command, "host": self.host, "kernel": self.kernel, "started": self.started,
-                "seconds": self.seconds, "lost": self.lost} | ({"asked": self.asked} if self.asked else {})
+        found: JsonObject = {"command": self.command, "host": self.host, "kernel": self.kernel, "started": self.started,
+                             "seconds": self.seconds, "lost": self.lost}
+        if self.asked:
+            found["asked"] = self.asked
+        return found
 
 
 def describe_run(command: str, session: Session, losses: Losses, asked: float = 0.0) -> Provenance:

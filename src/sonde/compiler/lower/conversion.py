@@ -6,6 +6,7 @@ from ...types import KERNEL, Scalar, Str, Struct, Tuple, Type
 from . import memory
 from .core import Lower
 from .state import Mem
+from .words import copy_text
 
 
 def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad: bool) -> None:
@@ -16,12 +17,14 @@ def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad:
     size = min(type.size, have.size)
     if source.btf and isinstance(have, Struct):  # a word may reach from a member into the padding after it
         memory.read_bytes(lo, Mem(source.base, source.off, KERNEL), size, mem)
+    elif pad and isinstance(have, Str) and source.space != "bpf":
+        copy_text(lo, source, mem, size)
     else:
         memory.copy_bytes(lo, source, mem, size)
     if isinstance(type, Str) and have.size > type.size:
         lo.b.store(mem.base, mem.off + type.size - 1, 0, 1)
     if pad and type.size > have.size:
-        lo.b.zero(mem.base, mem.off + have.size, type.size - have.size)
+        memory.clear_bytes(lo, mem.at(have.size), type.size - have.size)
 
 
 def convert_tuple(lo: Lower, source: Mem, have: Tuple, mem: Mem, want: Tuple) -> None:

@@ -33,17 +33,19 @@ _CALLBACK = 8     # offset in struct bpf_raw_event_map (include/linux/trace_even
 
 
 def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
-    """types.Stack into memory: id of the frames, tgid (user stacks), number of frames."""
+    """types.Stack into memory: id of the frames, tgid (user stacks), number of frames. Where the script counts frames,
+    the tracing's own are not among them, and the kernel's last seven are given up for that."""
     if type.limit == 0:
         return lo.b.zero(into.base, into.off, type.size)
     lo.reads_kernel_stacks |= not type.user
     with lo.scope():
         flags = h.USER_STACK if type.user else 0
         others = _TRACING_MASK if lo.context.beneath and not type.user else 0
+        limit = min(type.limit, STACK_FRAMES - others) if lo.unit.counts_frames else type.limit
         before = type.limit > 1 and lo.context.may_lack_caller(lo, type.user)
         frames = lo.temp(8 * (before + STACK_FRAMES + others), "frames").at(8 * before)
         size = lo.b.call(h.GET_STACK, [lo.context_pointer(), lo.operand_address(frames),
-                                       8 * min(type.limit + others, STACK_FRAMES), flags], "get_stack")
+                                       8 * min(limit + others, STACK_FRAMES), flags], "get_stack")
         good, done = lo.b.block("stack"), lo.b.block("stacked")
         lo.b.store(into.base, into.off, 0)
         lo.b.store(into.base, into.off + 8, 0)
@@ -51,10 +53,12 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         lo.b.branch("jsgt", size, 0, good, done)
         lo.b.start(good)
         count = taken = lo.b.alu("rsh", size, 3)
-        if others and type.limit + others <= STACK_FRAMES:
-            frames, count = _leave_out_tracing(lo, frames, count, type.limit)
+        if others and limit + others <= STACK_FRAMES:
+            frames, count = _leave_out_tracing(lo, frames, count, limit)
         if before:
             frames, count = _insert_caller(lo, frames, count, type.limit)
+        if type.user and lo.unit.counts_frames:
+            count = _leave_out_null(lo, frames, count)
         if count is not taken:
             size = lo.b.alu("lsh", count, 3)
         identity = _hash_frames(lo, frames, count)
@@ -89,6 +93,23 @@ def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[
     b.jump(done)
     b.start(done)
     return Mem(first), left
+
+
+def _leave_out_null(lo: Lower, frames: Mem, count: Reg) -> Reg:
+    """How many frames there are without a last one at address 0, which nothing shows: there the kernel follows a frame
+    pointer of 0 or of something else."""
+    b = lo.b
+    left, last = b.function.reg("left"), b.alu("sub", count, 1)
+    b.set(left, count)
+    inside, null, done = (b.block(name) for name in ("inside", "null", "left"))
+    b.branch("jlt", last, STACK_FRAMES, inside, done)
+    b.start(inside)
+    frame = b.load(b.alu("add", b.address(frames.base, frames.off), b.alu("lsh", last, 3)), 0)
+    b.branch("jeq", frame, 0, null, done)
+    b.start(null)
+    b.set(left, last)
+    b.start(done)
+    return left
 
 
 def _insert_caller(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[Mem, Reg]:

@@ -9,6 +9,7 @@ as it runs.
 
 from __future__ import annotations
 
+from ...types import KERNEL
 from .. import helpers as h
 from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Reg, Slot
 from . import memory
@@ -231,6 +232,44 @@ def _block_function(lo: Lower, function: BpfFunction, blocks: int, text: bool) -
         lo.b.jump(end)
     lo.b.start(end)
     lo.b.exit(1)
+
+
+# --- copies ---------------------------------------------------------------------------------------------------
+
+
+def copy_text(lo: Lower, source: Mem, into: Mem, size: int) -> None:
+    """An array of characters from a traced program, the kernel or a context into BPF memory, where equal texts are
+    equal bytes: what lies there after a NUL, left over from other text, becomes 0."""
+    if size <= BLOCK or source.space == "ctx":
+        memory.copy_bytes(lo, source, into, size)
+        _clear_after_nul(lo, into, size)
+        return
+    memory.clear_bytes(lo, into, size)
+    space = KERNEL if source.btf else source.space
+    read, name = memory.read_memory(lo, space, into, size, lo.operand_address(source), text=True)
+    lo.on_failure(read, "read", name)
+    full, done = lo.b.block("full", cold=True), lo.b.block("copied")
+    lo.b.branch("jeq", read, size, full, done)  # an array need not end with a NUL, but a read of text does
+    lo.b.start(full)
+    memory.read_bytes(lo, Mem(source.base, source.off + size - 1, space), 1, into.at(size - 1))
+    lo.b.start(done)
+
+
+def _clear_after_nul(lo: Lower, mem: Mem, size: int) -> None:
+    """Without a branch, which would give the verifier a path for each word: ``left`` has all bits until a word had a
+    zero byte, then none."""
+    left: Operand = -1
+    for offset, width in _cut_pieces(0, size, common_stride(mem)):
+        place = mem.at(offset)
+        word = load_characters(lo, place.base, place.off, width)
+        ends = mark_zero_bytes(lo, word, width)
+        shown = lo.b.alu("and", word, lo.b.alu("xor", ends, lo.b.alu("sub", ends, 1)))
+        kept = lo.b.alu("and", shown, left) if offset else shown
+        if lo.byte_order != "little" and width > 1:
+            kept = lo.b.swap(kept, 8 * width)
+        lo.b.store(place.base, place.off, kept, width)
+        goes_on = lo.b.alu("sub", lo.b.alu("rsh", lo.b.alu("or", ends, lo.b.neg(ends)), 63), 1)
+        left = lo.b.alu("and", goes_on, left) if offset else goes_on
 
 
 # --- length ---------------------------------------------------------------------------------------------------

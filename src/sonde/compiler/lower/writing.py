@@ -141,9 +141,4 @@ def _write_string(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None
             memory.clear_bytes(lo, mem.at(own.capacity), type.capacity - own.capacity)
         return
     assert expr.type is not None
-    size = min(type.capacity, expr.type.size)
-    memory.copy_bytes(lo, source, mem, size)
-    if expr.type.size > type.capacity:
-        lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
-    elif pad and type.capacity > size:
-        memory.clear_bytes(lo, mem.at(size), type.capacity - size)
+    convert_value(lo, source, expr.type, mem, type, pad)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .runtime.child import Child, Process
+from ..runtime.child import Child, Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .output import Output
-    from .traced_run import TracedRun
+    from ..traced_run import TracedRun
+    from . import Output
 
 _NAMED = 3  # children
 
