@@ -108,7 +108,7 @@ def _follower(trace: TracedRun, parsed: Parsed, showing: Showing | None) -> Foll
 def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing | None = None,
                follower: Follower | None = None) -> int:
     from .output.losses import report_losses, report_unfinished
-    from .output.unseen import UntracedChildren, report_empty_picture
+    from .output.unseen import EmptyPicture, UntracedChildren
     session = trace.session
     printer = _make_printer(trace, parsed, out, showing)
     printer.is_incomplete = session.is_incomplete
@@ -146,7 +146,7 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
         out.write_note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
     status = session.status & 0xFF if session.reason == "exit" else 0
     if showing is not None and showing.is_empty:
-        report_empty_picture(trace, out, children.count)
+        EmptyPicture(trace.provenance.seconds, trace.process, session.reason, trace.spec, children.count).report(out)
         status = status or 1
     out.flush(True)
     return status

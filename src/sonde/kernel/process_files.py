@@ -30,24 +30,67 @@ def process_root(pid: int) -> str:
     return f"/proc/{pid}/root"
 
 
+class MappedPaths:
+    """Paths of the files that a process has mapped, from what /proc/PID/maps calls them: that is as seen from the
+    reader's root (d_path() in fs/d_path.c), which says nothing of a process in a chroot or in another mount namespace.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.root = process_root(pid)
+        self._inside = _path_of_root(pid) if self.root else ""
+
+    def own_name(self, name: str) -> str:
+        """What the process itself calls the file."""
+        return name[len(self._inside):] if self._inside and name.startswith(self._inside + "/") else name
+
+    def link_of(self, start: int, end: int) -> str:
+        """The file that is mapped at these addresses, as long as the process lives."""
+        return f"/proc/{self._pid}/map_files/{start:x}-{end:x}"
+
+    def path_of(self, name: str, start: int, end: int) -> str:
+        """By which the file that is mapped at these addresses can be opened: as the process sees it if that is it,
+        else by way of the mapping. A file that is gone has no other."""
+        link = self.link_of(start, end)
+        if name.endswith(DELETED):
+            return link
+        path = self.root + self.own_name(name)
+        mapped = identity(link) if self.root else None  # None: it takes privileges to look: the path must do
+        return path if mapped is None or identity(path) == mapped else link
+
+
+def _path_of_root(pid: int) -> str:
+    """What maps puts before the paths of a process: where its root is; "" for ours."""
+    try:
+        return os.readlink(f"/proc/{pid}/root").rstrip("/")
+    except OSError:
+        return ""
+
+
+def mapped_range(text: str) -> tuple[int, int]:
+    """The addresses of a line of maps, which pads them to eight digits."""
+    start, _, end = text.partition("-")
+    return int(start, 16), int(end, 16)
+
+
 def process_files(pid: int) -> list[MappedFile]:
     """Files that a process has mapped executable, each once, in order of address; [] if they cannot be seen."""
-    root = process_root(pid)
+    paths = MappedPaths(pid)
     found: dict[str, MappedFile] = {}
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
                 parts = line.rstrip("\n").split(None, 5)
                 if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/") and parts[5] not in found:
-                    start, _, end = parts[0].partition("-")
-                    found[parts[5]] = _find_mapped(pid, root, parts[5], f"{int(start, 16):x}-{int(end, 16):x}")
+                    link = paths.link_of(*mapped_range(parts[0]))
+                    found[parts[5]] = _find_mapped(paths.root, paths.own_name(parts[5]), link)
     except OSError:
         return []
     return list(found.values())
 
 
-def _find_mapped(pid: int, root: str, name: str, extent: str) -> MappedFile:
-    link, path = f"/proc/{pid}/map_files/{extent}", root + name.removesuffix(DELETED)
+def _find_mapped(root: str, name: str, link: str) -> MappedFile:
+    path = root + name.removesuffix(DELETED)
     mapped, present = identity(link), identity(path)
     if mapped is None:  # it takes privileges to look: the path must do
         return MappedFile(name.removesuffix(DELETED), path)

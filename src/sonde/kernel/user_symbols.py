@@ -13,6 +13,7 @@ from ..memory import Cache, Memory
 from ..record import Record, Value
 from . import binaries, symbol_store
 from .foreign import files, mapped
+from .process_files import DELETED, MappedPaths, mapped_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _NO_FILES = ("/dev/zero", "/memfd:", "/SYSV", "//anon")  # memory that has a nam
 def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
     """A process's executable mappings by ascending address; [] if it is gone. They take little more than ``most``
     bytes: of a process with some thousands, those beyond stay without names."""
-    root = binaries.process_root(pid)
+    paths = MappedPaths(pid)
     found: list[Mapping] = []
     size = 0
     try:
@@ -64,14 +65,12 @@ def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
                     continue
                 if size > most:
                     break
-                start, _, end = parts[0].partition("-")
+                start, end = mapped_range(parts[0])
                 name = parts[5] if len(parts) > 5 else ""
-                deleted = name.endswith(" (deleted)")
-                # maps pads addresses to eight digits, map_files does not
-                path = f"/proc/{pid}{_MAP_FILES}{int(start, 16):x}-{int(end, 16):x}" if deleted else root + name
-                found.append(Mapping(int(start, 16), int(end, 16), int(parts[2], 16),
-                                     path if is_file(name) else "", name.removesuffix(" (deleted)"),
-                                     inode=_inode_at(path) if is_file(name) else None))
+                path = paths.path_of(name, start, end) if is_file(name) else ""
+                found.append(Mapping(start, end, int(parts[2], 16), path,
+                                     paths.own_name(name).removesuffix(DELETED),
+                                     inode=_inode_at(path) if path else None))
                 size += found[-1].size
     except OSError:
         return []
@@ -361,7 +360,7 @@ def _namespace_pid(pid: int) -> int:
 def process_symbol(pid: int, name: str) -> int | None:
     """Address of a data or function symbol in a process: in the first mapped file that defines it."""
     seen: set[str] = set()
-    root = binaries.process_root(pid)
+    paths = MappedPaths(pid)
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             lines = [line.rstrip("\n").split(None, 5) for line in file]
@@ -372,7 +371,7 @@ def process_symbol(pid: int, name: str) -> int | None:
             continue
         seen.add(parts[5])
         try:
-            opened = files.open_elf(root + parts[5])
+            opened = files.open_elf(paths.path_of(parts[5], *mapped_range(parts[0])))
             found = opened.find_object(name)
         except EnvironmentProblem:
             continue

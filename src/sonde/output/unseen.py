@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ..record import Record
 from ..runtime.child import Child, Process
+from ..spec import ScriptSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..traced_run import TracedRun
     from . import Output
 
 _NAMED = 3  # children
@@ -34,23 +35,31 @@ class UntracedChildren:
         out.write_note("HINT: -p takes the id of a child; -C traces all of a container, pod or service")
 
 
-def report_empty_picture(trace: TracedRun, out: Output, children: int) -> None:
-    """Say that nothing was collected, and what may be the reason."""
-    out.write_note(f"ERROR: the picture is empty: nothing was collected in {trace.provenance.seconds:.1f} s")
-    for hint in _empty_hints(trace, children):
-        out.write_note(f"HINT: {hint}")
+class EmptyPicture(Record):
+    """A run of ``seconds`` of which a picture shows nothing; ``reason`` is why it ended (runtime.session), ``children``
+    how many of the process's are not traced."""
 
+    seconds: float
+    process: Process | None
+    reason: str
+    spec: ScriptSpec
+    children: int
 
-def _empty_hints(trace: TracedRun, children: int) -> list[str]:
-    process, reason = trace.process, trace.session.reason
-    hints = []
-    if reason in ("process", "child"):
-        hints.append("the process ended before the clauses of the script had anything to collect")
-    elif process is not None:
-        hints.append(f"process {process.pid} ({process.name}) did nothing that the script's clauses count"
-                     + (": perhaps its children do" if children else ""))
-        if any(point.kind == "profile" for program in trace.spec.programs for point in program.attach):
-            hints.append("samples show what is on a CPU; sonde flame --off-cpu shows where threads wait")
-    if isinstance(process, Child):
-        hints.append("what the command itself starts is not traced")
-    return hints or ["the clauses of the script did not run, or their predicates were never true"]
+    def report(self, out: Output) -> None:
+        """Say that nothing was collected, and what may be the reason."""
+        out.write_note(f"ERROR: the picture is empty: nothing was collected in {self.seconds:.1f} s")
+        for hint in self._hints():
+            out.write_note(f"HINT: {hint}")
+
+    def _hints(self) -> list[str]:
+        process, hints = self.process, []
+        if self.reason in ("process", "child"):
+            hints.append("the process ended before the clauses of the script had anything to collect")
+        elif process is not None:
+            hints.append(f"process {process.pid} ({process.name}) did nothing that the script's clauses count"
+                         + (": perhaps its children do" if self.children else ""))
+            if any(point.kind == "profile" for program in self.spec.programs for point in program.attach):
+                hints.append("samples show what is on a CPU; sonde flame --off-cpu shows where threads wait")
+        if isinstance(process, Child):
+            hints.append("what the command itself starts is not traced")
+        return hints or ["the clauses of the script did not run, or their predicates were never true"]
