@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from compiled import world
+from sonde import compiling
 from sonde.errors import CompileError
 from sonde.language.diagnostics import MAX_SHOWN
+from sonde.semantics.options import Options
 from sonde.source import Diagnostic
 from unit.fake_world import check_text, findings
 
@@ -185,3 +188,28 @@ def test_constants_of_signal_masks_are_no_signals(name: str) -> None:
     with pytest.raises(CompileError) as caught:
         check_text(f'profile:hz:9 {{ signal("{name}"); }}', unsafe=True)
     assert "Invalid string for signal" in caught.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize("kind", ["test", "bench"])
+def test_exercises_alone_can_be_checked(kind: str) -> None:
+    text = f"{kind}:x {{ print(1); }}"
+    assert compiling.compile(text, Options(exercises=True), world()).probes
+    with pytest.raises(CompileError, match="No probes attached; use --"):
+        compiling.compile(text, Options(), world())
+
+
+def test_negative_literals_compare() -> None:
+    for condition in ("!(-1 < -2)", "-2 < -1", "-1 == -1", "-1 >= -1", "-1 != -2", "!(-1 <= -2)"):
+        compiling.compile(f'begin {{ static_assert({condition}, ""); }}', Options(), world())
+
+
+@pytest.mark.parametrize(("text", "hint"), [
+    ("begin { printf('x'); }", "double quotes"),
+    ('begin { $a = 1; $a = "s"; }', "$a holds an integer since line 1"),
+    ('begin { @a = "s"; @a = (1, 2); }', "@a holds a string since line 1"),
+    ('begin { printf("x\n"); }', "raw string"),
+])
+def test_hints_of_common_mistakes(text: str, hint: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(text, Options(), world())
+    assert any(hint in line for item in caught.value.diagnostics for line in item.hints)

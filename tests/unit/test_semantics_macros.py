@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from compiled import world
+from sonde import compiling
+from sonde.errors import CompileError
+from sonde.semantics.options import Options
 from unit.fake_world import check_text, findings
 
 MACROS = """
@@ -45,3 +49,11 @@ def test_maps_are_those_of_the_caller() -> None:
 ])
 def test_refused(text: str, code: str) -> None:
     assert findings(text)[0][0] == code
+
+
+def test_forms_of_a_macro_may_differ_in_the_kinds_of_their_parameters() -> None:
+    text = "macro m($x) { $x + 1 } macro m(x) { x + 2 } macro m(@x) { 9 } macro m(x, $y) { 3 } macro m(x, y) { 4 }"
+    body = 'static_assert(m(5) == 7 && m(@a) == 9 && m(1, 2) == 4, ""); $a = 1; print((m($a), m(1, $a)));'
+    compiling.compile(f"{text} begin {{ @a = 1; {body} }}", Options(), world())
+    with pytest.raises(CompileError, match="Redefinition of macro: m"):
+        compiling.compile("macro m($x) { 1 } macro m($y) { 2 } begin { }", Options(), world())

@@ -10,8 +10,10 @@ from sonde.builtins import BUILTINS
 from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS
 from sonde.kinds import KINDS
+from sonde.language.diagnostics import Diagnostics
 from sonde.semantics import formats
-from sonde.semantics.finder import pattern_matcher
+from sonde.semantics.finder import MANY, MOST_COMPARED, ProbeFinder, pattern_matcher
+from sonde.semantics.options import Options
 from sonde.semantics.providers import PROVIDERS, find_provider
 from sonde.semantics.typed import Element
 from unit.fake_world import KprobeWorld, check_text, findings
@@ -280,3 +282,12 @@ def test_no_timer_is_faster_than_the_kernels() -> None:
 
     found = check_text("profile:hz:200000 { }", Unlimited()).diagnostics.items
     assert "more than the kernel's 100000" in found[0].message and "10 us at least" in found[0].hints[0]
+
+
+def test_only_the_first_missing_names_are_compared_with_many() -> None:
+    settings: Any = None
+    finder = ProbeFinder(KprobeWorld(), Options(), settings, Diagnostics())
+    many = [f"function_{number}" for number in range(MANY + 1)]
+    hints = [finder.did_you_mean("kprobe:", f"functiom_{number}", many) for number in range(MOST_COMPARED + 2)]
+    assert all(hints[:MOST_COMPARED]) and not any(hints[MOST_COMPARED:])
+    assert finder.did_you_mean("kprobe:", "functiom_7", many[:10])

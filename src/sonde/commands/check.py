@@ -58,7 +58,9 @@ def main(parsed: Parsed) -> int:
                 invocation.print_to_stderr(line)
             continue
         try:
-            spec = compiling.compile(source, invocation.options_of(parsed, []), invocation.permitted(world, parsed))
+            options = invocation.options_of(parsed, [])
+            options.exercises = not options.mode
+            spec = compiling.compile(source, options, invocation.permitted(world, parsed))
         except CompileError as error:
             status = 1
             for diagnostic in error.diagnostics:

@@ -101,4 +101,5 @@ def _similar_names(name: str, pool: list[str]) -> list[str]:
     runs = {name[at:at + 3] for at in range(len(name) - 2)}
     if len(pool) < 5000 or not runs:
         return pool
-    return [candidate for candidate in pool if 3 * sum([run in candidate.lower() for run in runs]) >= len(runs)]
+    lowered = [candidate.lower() for candidate in pool]
+    return [candidate for candidate, low in zip(pool, lowered) if 3 * sum([run in low for run in runs]) >= len(runs)]

@@ -88,7 +88,7 @@ def in_mode(kind: str, options: Options) -> bool:
     """Tests and benchmarks are left out of a trace, and they run without what a trace consists of."""
     if options.mode:
         return kind in ("begin", "end", options.mode)
-    return options.compile_only or not KINDS[kind].exercise
+    return options.compile_only or options.exercises or not KINDS[kind].exercise
 
 
 def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]:

@@ -31,6 +31,9 @@ class WrittenPoint(Record):
         return pattern_matcher(self.text.partition("+")[0])(function)
 
 
+MANY, MOST_COMPARED = 5000, 3  # names to compare one with; names that are compared with so many
+
+
 class ProbeFinder:
     """What expanding needs: the World, options, and how to report. ``heard``: somebody is told what is missing, and
     what else could be meant, which takes long to find out."""
@@ -49,6 +52,7 @@ class ProbeFinder:
         self.written: list[WrittenPoint] | None = None  # all the script's attach points; None: it asks what exists
         self.untraceable: list[tuple[str, Span]] = []  # (function, where it is written), to be warned of
         self.stood_in: set[str] = set()  # functions of which it has been said that others are probed in their place
+        self._compared = 0  # names that were compared with many
         self._tracepoints: list[tuple[str, str]] | None = None
 
     def error(self, code: str, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
@@ -106,8 +110,13 @@ class ProbeFinder:
         return []
 
     def nearest_names(self, name: str, candidates: Iterable[str]) -> list[str]:
-        """The candidates most like ``name``, best first."""
-        return nearest_names(name, candidates) if self.heard else []
+        """The candidates most like ``name``, best first; of the kernel's many only for the first names, since each
+        takes long."""
+        pool = list(candidates)
+        if not self.heard or len(pool) > MANY and self._compared >= MOST_COMPARED:
+            return []
+        self._compared += len(pool) > MANY
+        return nearest_names(name, pool)
 
     def did_you_mean(self, prefix: str, name: str, candidates: Iterable[str]) -> list[str]:
         """One hint with the nearest names."""

@@ -18,6 +18,7 @@ class Options(Record):
     unsafe: bool = False
     mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end
     compile_only: bool = False  # nothing is attached: what attaching would refuse is not asked
+    exercises: bool = False     # probes of tests and benchmarks are compiled beside the others
     warnings: bool = True
     advice: bool = True         # of them those about how a script is written: False if Sonde itself has written it
     count_reads: bool = False   # -k: use counted helper reads instead of direct loads
