@@ -3,7 +3,7 @@
 # make demo-fleet trace three hosts at once, namespaces of this machine, by ssh, and three workers of a Dask cluster
 #                (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
-# make wheel     dist/sonde-*.whl
+# make wheel     dist/sonde_tracer-*.whl
 # make test      style, types, and every test tier that this machine can run
 # make test-live only the tier that traces the running kernel (root)
 # make test-vm   only the tier that boots Debian's kernels under QEMU, two of the seven each day (root; qemu-system-x86
@@ -58,7 +58,7 @@ wheel: $(STAMP)
 
 bench: wheel
 	@$(PYTHON) -m venv --clear --without-pip build/bench
-	@$(BIN)/python -m pip --python build/bench/bin/python install --quiet --no-deps dist/sonde-*.whl
+	@$(BIN)/python -m pip --python build/bench/bin/python install --quiet --no-deps dist/sonde_tracer-*.whl
 	@$(BIN)/python bench/run.py --sonde build/bench/bin/sonde
 
 clean:

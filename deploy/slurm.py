@@ -1,7 +1,7 @@
 """A fleet on the nodes of a Slurm allocation: one Dask worker a node, beside the agent that its administrator runs.
 
 On each node, once: ``sonde unit --agent GROUP`` (see docs/fleet.md), with the group of those who may trace, and their
-names in ``users`` of /etc/sonde/agent.toml. Then, as one of them, with ``pip install 'sonde[fleet]' dask-jobqueue``::
+names in ``users`` of /etc/sonde/agent.toml. Then, as one of them, with ``pip install '.[fleet]' dask-jobqueue``::
 
     python deploy/slurm.py --nodes 16 -- 'tracepoint:block:block_rq_issue { @ = hist(args.bytes); }'
 """

@@ -71,6 +71,7 @@ have ruby || install_packages ruby || true
 have mkfs.xfs || install_packages xfsprogs || true
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+"$venv/bin/python" -m pip uninstall --quiet --yes sonde 2>/dev/null || true  # as the distribution was called once
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 # speedscope, which opens profiles, has no package but npm's; its test says so where there is none.
 [ -d "$venv/node/node_modules/speedscope" ] || ! have npm ||

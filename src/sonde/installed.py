@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+DISTRIBUTION = "sonde-tracer"  # what pip and pipx call it: on PyPI "sonde" is somebody else's
 # The packages of each extra, as pyproject.toml has them (a test compares): a tree and a single file have no metadata.
 EXTRAS = {
     "headers": ("libclang",), "dwarf": ("pyelftools",), "ui": ("textual",),
@@ -46,6 +47,6 @@ def how_to_add(extra: str) -> str:
     """The command that brings the packages of an extra to where this Sonde looks for them."""
     packages = " ".join(EXTRAS[extra])
     if "/pipx/" in sys.prefix + "/":
-        return f"pipx inject sonde {packages}"
+        return f"pipx inject {DISTRIBUTION} {packages}"
     return f"{os.path.basename(sys.executable) if sys.prefix == sys.base_prefix else sys.executable} -m pip install " \
            f"{packages}"

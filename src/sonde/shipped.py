@@ -26,7 +26,7 @@ def package_identity() -> tuple[object, ...]:
     """What tells this Sonde, and the Python that runs it, from any other. Of an archive and of an installed package,
     which nobody edits, that is when it was made; of a source tree each of its files."""
     from . import __version__
-    record = os.path.join(os.path.dirname(FOLDER), f"sonde-{__version__}.dist-info", "RECORD")
+    record = os.path.join(os.path.dirname(FOLDER), f"sonde_tracer-{__version__}.dist-info", "RECORD")
     for path in (_ARCHIVE or record, FOLDER):
         try:
             found = os.stat(path)

@@ -89,3 +89,41 @@ def test_what_root_is_told_to_type_runs(started: str, monkeypatch: pytest.Monkey
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path,
                           env={"PATH": "/usr/bin:/bin"})
     assert done.stdout.startswith("tcplife: "), done.stderr
+
+
+OURS = {installed.DISTRIBUTION, ".", "", "-e", "dist/sonde_tracer-*.whl"}
+# What pages, hints and scripts name beside the packages of the extras: each is what its name says.
+OTHERS = {"dask-jobqueue", "pip", "setuptools", "wheel", "build"}
+_INSTALL = re.compile(r"(?:pip3?|pipx)[ \"',]+(?:install|inject|uninstall|download)\b([^`\n|#;&)]*)")
+
+
+def _packages_of(text: str) -> set[str]:
+    """The packages that commands of pip and pipx in a text name."""
+    found = set()
+    for match in _INSTALL.finditer(text):
+        for word in match[1].replace("'", " ").replace('"', " ").split():
+            name = re.split(r"[\[<>=~!]", word)[0]
+            if not word.startswith(("-", "$", "{", "(")) and re.fullmatch(r"[A-Za-z0-9._/*-]*", name):
+                found.add(name.rstrip(".,:") or ".")
+    return found
+
+
+def test_the_distribution_is_called_as_hints_say() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == installed.DISTRIBUTION
+
+
+def test_pages_hints_and_scripts_name_only_packages_that_are_meant() -> None:
+    """On PyPI the name of the command is a stranger's package: whoever follows a page must not install that."""
+    known = OURS | OTHERS | {package for packages in installed.EXTRAS.values() for package in packages}
+    dev = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
+    known |= {re.split(r"[<>=\[]", each)[0] for each in dev}
+    files = [path for pattern in ("README.md", "CONTRIBUTING.md", "Makefile", "docs/**/*.md", "deploy/*", "scripts/*",
+                                  "src/sonde/**/*.py", "src/sonde/**/*.bt", ".ci/run")
+             for path in ROOT.glob(pattern) if path.is_file()]
+    assert len(files) > 400
+    strange = {(str(path.relative_to(ROOT)), name) for path in files
+               for name in _packages_of(path.read_text(errors="replace")) - known
+               if not name.startswith(("/", "..", "http"))}
+    assert not strange
+    assert _packages_of("`pip install 'sonde[fleet]'` and pipx install sonde") == {"sonde"}
+    assert not any(re.search(r"\bsonde\[[a-z]", path.read_text(errors="replace")) for path in files)

@@ -1,4 +1,4 @@
-"""Headers that need a C compiler's front end, read with libclang (the extra ``sonde[headers]``).
+"""Headers that need a C compiler's front end, read with libclang (the extra ``headers``).
 
 What clang understands of a header is written out again as plain C for the reader of :mod:`.headers`: members at their
 exact offsets, sizes as numbers, types by their size. So everything after that is the same for both.
