@@ -1,6 +1,8 @@
-// Opens files by io_uring, one by one: ring_target PATH...
+// Makes a request of io_uring for each file: ring_target OPCODE PATH... (18 opens it, 21 is statx(), 36 unlinkat())
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/stat.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -18,15 +20,20 @@ int main(int count, char **paths)
 	                                  IORING_OFF_SQES);
 	unsigned *tail = (unsigned *)(submissions + setup.sq_off.tail);
 	unsigned *array = (unsigned *)(submissions + setup.sq_off.array);
-	for (int i = 1; i < count; i++) {
+	static struct statx result;
+	int opcode = atoi(paths[1]);
+	for (int i = 2; i < count; i++) {
 		memset(entry, 0, sizeof *entry);
-		entry->opcode = IORING_OP_OPENAT;
+		entry->opcode = opcode;
 		entry->fd = AT_FDCWD;
 		entry->addr = (unsigned long)paths[i];
-		entry->open_flags = O_RDONLY;
+		if (opcode == IORING_OP_STATX) {
+			entry->len = STATX_SIZE;
+			entry->off = (unsigned long)&result;
+		}
 		array[*tail & (setup.sq_entries - 1)] = 0;
 		__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-		if (syscall(SYS_io_uring_enter, ring, 1, i, IORING_ENTER_GETEVENTS, 0, 0) != 1)
+		if (syscall(SYS_io_uring_enter, ring, 1, i - 1, IORING_ENTER_GETEVENTS, 0, 0) != 1)
 			return 1;
 	}
 	return 0;

@@ -50,17 +50,36 @@ def json_lines(text: str) -> list[dict[str, object]]:
     return rows("\n".join(line for line in text.splitlines() if line[:1] == "{"))
 
 
-def test_opensnoop_of_io_uring(tmp_path: Path) -> None:
+@pytest.fixture
+def ring_target(tmp_path: Path) -> str:
+    """A program that asks io_uring for what it does with files."""
     if "io_uring_submit_req" not in run_sonde("-l", "rawtracepoint:io_uring_*").stdout:
         pytest.skip("this kernel does not tell of io_uring's requests")
     program = build_target("ring_target.c", tmp_path)
+    if subprocess.run([program, "18"], check=False).returncode == 77:
+        pytest.skip("no io_uring here")
+    return program
+
+
+def test_tools_say_what_went_by_io_uring(ring_target: str, tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(3)]
+    for path in paths:
+        path.write_text("")
+    words = " ".join(map(str, paths))
+    asked = run_sonde("statsnoop", "-c", f"{ring_target} 21 {words}")
+    assert "3 calls by io_uring are not among these" in asked.stderr
+    gone = run_sonde("filegone", "-c", f"{ring_target} 36 {words}")
+    assert not any(path.exists() for path in paths)
+    assert "3 calls by io_uring are not among these" in gone.stderr
+    assert "io_uring" not in run_sonde("filegone", "-c", "true").stderr
+
+
+def test_opensnoop_of_io_uring(ring_target: str, tmp_path: Path) -> None:
     there, missing = tmp_path / "there", tmp_path / "missing"
     there.write_text("")
-    if subprocess.run([program], check=False).returncode == 77:
-        pytest.skip("no io_uring here")
 
     def told(*options: str) -> list[tuple[object, ...]]:
-        done = run_sonde("opensnoop", *options, "-f", "json", "-c", f"{program} {there} {missing} {there}")
+        done = run_sonde("opensnoop", *options, "-f", "json", "-c", f"{ring_target} 18 {there} {missing} {there}")
         assert done.returncode == 0, done.stderr
         return [(row["COMM"], int(str(row["FD"])) >= 0, row["ERR"], row["PATH"]) for row in json_lines(done.stdout)
                 if str(tmp_path) in str(row["PATH"])]
