@@ -84,7 +84,9 @@ class SimulatedAgent:
         if frame.kind == "ping":
             self._send(encode_frame("pong", sent=frame["sent"], wall=time.time_ns()))
         elif frame.kind == "run":
-            if self.behaviour == "refuses":
+            if self.behaviour == "trickles":
+                self._send(encode_frame("ready", [shape_of(self._aggregate)], warnings=[])[:20])  # and no more
+            elif self.behaviour == "refuses":
                 self._send(encode_frame("refused", message="BTF: none", hints=[]))
             elif self.behaviour == "other":
                 self._send(encode_frame("ready", [shape_of(Aggregate("lhist", low=0, high=7))], warnings=[]))
@@ -93,7 +95,7 @@ class SimulatedAgent:
         elif frame.kind == "start":
             self._send(encode_frame("started", wall=time.time_ns(), probes=1))
             self._next = time.monotonic() + self._period
-        elif frame.kind == "stop":
+        elif frame.kind == "stop" and self.behaviour != "talks on":
             self._finish()
 
     def _numbered(self, kind: str, columns: Any = (), **fields: Any) -> bytes:

@@ -81,6 +81,23 @@ def test_ctrl_c_collects_what_there_is_in_two_seconds() -> None:
     assert {member.name: member.reason.partition(",")[0] for member in fleet.missing} == {"h5": "no answer at the end"}
 
 
+def test_a_host_that_talks_on_does_not_keep_a_run_beyond_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All windows are valid, and there is no end of them."""
+    monkeypatch.setattr(coordinator, "OVERTIME", 0.3)
+    way = SimulatedFleet(growing, windows=10_000, behaviour=lambda host: "talks on" if host == "h2" else "")
+    request = FleetRequest(REQUEST.source, window=0.1, seconds=0.4)
+    fleet = run_simulated(way, "h[1-3]", request, 60)[0]
+    assert {member.name: member.reason.partition(",")[0] for member in fleet.missing} == {"h2": "no answer at the end"}
+
+
+def test_half_a_frame_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose readiness never comes whole, while the others are ready."""
+    monkeypatch.setattr(coordinator, "READYING", 3600.0)
+    way = SimulatedFleet(growing, behaviour=lambda host: "trickles" if host == "h2" else "")
+    fleet = run(way, "h[1-3]", patience=0.5)
+    assert {member.name: member.reason for member in fleet.missing} == {"h2": "timeout while compiling"}
+
+
 def test_nobody_is_waited_for_that_cannot_be_reached() -> None:
     class Unreachable(SimulatedFleet):
         def connect(self, host: str, seconds: float) -> Any:

@@ -36,7 +36,7 @@ OPTIONS
   --outliers              rank the hosts by how far their distribution is from the rest
   --window SECONDS        between two deltas of the maps (1)
   --parallel N            connections that are made at once (64)
-  --patience SECONDS      that a connection may take (10)
+  --patience SECONDS      that a connection may take, and a host to be ready after the others (10)
   --push                  send Sonde itself, over the same connection; nothing is left behind
   --ssh COMMAND           instead of ssh: 'ssh -F FILE'
   --dask ADDRESS          instead of -H: the workers of a Dask cluster, one of each machine, beside agents on sockets

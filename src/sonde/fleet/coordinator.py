@@ -32,6 +32,7 @@ from .state import FleetState
 COLLECTING = 2.0   # s from the wish to end until what has not come is given up, beside those to say so
 LEAVING = 1.0      # s that all agents have to end by themselves
 READYING = 30.0    # s that a host has from the connection to being ready
+OVERTIME = 5.0     # s after a run's own end that hosts have to say that they have ended, before they are asked to
 AHEAD = 0.2        # s from now to the common beginning, at least
 SILENCE = 10.0     # s without a word (and three windows) after which a host is not waited for
 _GONE = 6          # times that: it is given up
@@ -62,6 +63,7 @@ class Fleet(FleetState):
         self._asking = request.encode_frame()
         self._shapes = ShapeReader(request.source)
         self._deadline = 0.0     # of the end, once it was asked for
+        self._readied = 0.0      # when a host has become ready last
         self._end_wanted = self._hurries = False
         self._closed = False
 
@@ -163,7 +165,7 @@ class Fleet(FleetState):
 
     def _advance(self) -> None:
         """Connect, begin, give up, end: whatever it is time for."""
-        if self._end_wanted:
+        if self._end_wanted or self._is_overdue():
             self.stop()
         if self._hurries:
             self._deadline = min(self._deadline, monotonic())
@@ -180,6 +182,12 @@ class Fleet(FleetState):
                 and not any(member.state in (CONNECTING, COMPILING) for member in self.members):
             self._begin()
         self._end_if_over(now)
+
+    def _is_overdue(self) -> bool:
+        """Whether the run should have ended by itself: a host that goes on talking does not keep it."""
+        seconds = self.request.seconds
+        return bool(seconds and self.started_at) and \
+            time_ns() > self.started_at + (seconds + OVERTIME + self._round) * 1e9
 
     def _end_if_over(self, now: float) -> None:
         """Nothing more will come. Who is silent is not waited for longer than for the others."""
@@ -206,8 +214,10 @@ class Fleet(FleetState):
         self._watch(member)
 
     def _look_at_members(self, now: float) -> None:
+        stuck = 0 < self._readied < now - self._patience and not self._pending  # the ready ones have waited long enough
         for member, until in list(self._connecting.items()):
-            if now > until or member.state == CONNECTING and now > until - READYING + self._patience:
+            late = member.state == CONNECTING and now > until - READYING + self._patience
+            if now > until or late or stuck and member.state in (CONNECTING, COMPILING):
                 self._drop(member, f"timeout while {member.state}")
         silent = max(SILENCE, 3 * self.request.window) + self._round
         for member in self.members:
@@ -225,6 +235,7 @@ class Fleet(FleetState):
             member.ask_clock(0.0)
             member.send_bytes(self._asking)
         elif frame.kind in ("ready", "started"):
+            self._readied = monotonic()
             self._connecting.pop(member, None)
 
     def _begin(self) -> None:
