@@ -11,6 +11,7 @@ from collections.abc import Mapping as Named
 
 from .. import unwinding as table
 from ..errors import EnvironmentProblem, SondeError
+from ..kernel import unwind_store
 from ..kernel.binaries import find_binaries
 from ..kernel.foreign import files
 from ..kernel.foreign.files import ElfFile
@@ -25,6 +26,7 @@ from .ringbuf import Ring
 
 LOOK = 1.0        # s: for the files of processes that are there, when all of them are traced
 MOST_SECONDS = 20.0  # for a file
+SLOW = 0.1        # s: what takes longer is kept for the next run
 MOST_LIBRARIES = 256  # of a command
 MOST_ASKS = 4096  # that wait
 FindMapping = Callable[[int, int], Mapping | None]  # what a process has mapped at an address
@@ -80,10 +82,13 @@ class UnwindTables:
 
     def prepare_file(self, path: str) -> ElfFile | None:
         """Store the table of a file; None if it cannot be read."""
-        file = self._begin_file(path)
+        file, said = self._begin_file(path), False
         while self._reading is not None:
             self._read_part()
             self._meanwhile()
+            if self._taken > LOOK and not said:
+                said = True
+                show_notice(f"Reading how to unwind {path}, before anything is attached; it is kept for the next time")
         return file
 
     def prepare_all(self) -> None:
@@ -187,8 +192,22 @@ class UnwindTables:
         known = self._stored.get(file.stamp)
         if known is not None:
             self._files.update(key, known)
-        else:
+        elif not self._recall(key, file):
             self._reading, self._taken = (key, file, 0, 0), 0.0
+
+    def _recall(self, key: bytes, file: ElfFile) -> bool:
+        """Store the rows that an earlier run has kept of a file; False if there are none, or no room."""
+        rows = unwind_store.read_rows(file)
+        if not rows or self._used + len(rows) // table.ROW.size > self._room:
+            return False
+        self._memory[self._used * table.ROW.size:self._used * table.ROW.size + len(rows)] = rows
+        self._finish(key, file, len(rows) // table.ROW.size)
+        return True
+
+    def _finish(self, key: bytes, file: ElfFile, count: int) -> None:
+        """All rows of a file are there."""
+        self._store(key, file.stamp, table.FILE.pack(self._used, count, table.READY if count else table.WITHOUT))
+        self._used += count
 
     def _read_part(self) -> None:
         """Read rows of the file that is being read, as many as come at once; when all are there programs are told."""
@@ -216,9 +235,10 @@ class UnwindTables:
         if following:
             self._reading = key, file, following, count + more
             return
-        state = table.READY if count + more else table.WITHOUT
-        self._store(key, file.stamp, table.FILE.pack(self._used, count + more, state))
-        self._used += count + more
+        if self._taken > SLOW:
+            first = self._used * table.ROW.size
+            unwind_store.keep_rows(file, bytes(self._memory[first:first + (count + more) * table.ROW.size]))
+        self._finish(key, file, count + more)
 
     def _store(self, key: bytes, stamp: Stamp, value: bytes) -> None:
         self._stored[stamp] = value
