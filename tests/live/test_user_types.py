@@ -365,3 +365,41 @@ def test_a_cpp_function_that_is_inlined(tmp_path: Path) -> None:
     for name in ('cpp:"ns::box::twice"', 'cpp:"ns::box::twice(int)"', "_ZN2ns3box5twiceEi"):
         done = run_sonde("-e", f"uprobe:{target}:{name} {{ }}")
         assert done.returncode == 1 and "it is inlined into user(ns::box*, int)\n" in done.stderr, done.stderr
+
+
+LARGE = r"""
+#include <unistd.h>
+struct big { long a[5]; };
+__attribute__((noipa)) struct big whole(struct big b, int k) { usleep(1); b.a[0] += k; return b; }
+__attribute__((noipa)) int unused(int k, struct big b) { usleep(1); return k; }
+__attribute__((noipa)) long many(long a, long b, long c, long d, long e, long f, long g, int h, char i)
+{
+    usleep(1);
+    return a + h;
+}
+static __attribute__((noinline)) long changed(struct big b, int k) { usleep(1); return b.a[1] + k; }
+int main(int argc, char **argv)
+{
+    struct big b = {{1, 2, 3, 4, 5}};
+    b = whole(b, 6);
+    unused(7, b);
+    many(1, 2, 3, 4, 5, 6, 7, -8, 'z');
+    return changed(b, argc) < 0;
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-Os"])
+def test_what_is_passed_in_memory(level: str, tmp_path: Path) -> None:
+    """A struct of more than two words, and numbers beyond the registers, lie on the stack before the code reads them;
+    in a copy whose parameters GCC has changed they need not."""
+    program = compile_c(LARGE, tmp_path, "large", level)
+    traced = run_sonde("-c", str(program), "-e", (
+        f"uprobe:{program}:whole {{ print((args.k, args.b.a[0], args.b.a[4])); }} "
+        f"uprobe:{program}:unused {{ print((args.k, args.b.a[0], args.b.a[3])); }} "
+        f"uprobe:{program}:many {{ print((args.a, args.g, args.h, args.i)); }}"))
+    assert "(6, 1, 5)\n(7, 7, 4)\n(1, 7, -8, 122)\n" in traced.stdout, traced.stderr
+    names = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    if "changed.isra" in names:
+        refused = run_sonde("-c", str(program), "-e", f"uprobe:{program}:changed* {{ print(args.b.a[1]); }}")
+        assert "optimised out" in refused.stderr

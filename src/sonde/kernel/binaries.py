@@ -23,7 +23,7 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
     root = process_root(pid) if pid else ""
     pattern = any(c in name for c in "*?[")
     found = _expand_glob(name, pid, root) if pattern else _find_named(name, pid, root)
-    return _as_mapped(found, pid, root, not pattern) if pid else found
+    return _as_mapped(found, pid, root, "/" in name and not pattern) if pid else found
 
 
 def _find_named(name: str, pid: int, root: str) -> list[str]:
@@ -54,7 +54,7 @@ def mapped_files(pid: int) -> list[str]:
 
 def _as_mapped(paths: list[str], pid: int, root: str, named: bool) -> list[str]:
     """The paths, with the files that the process has mapped for those that have replaced them since. A notice says
-    so, and which of those that were ``named`` it has not mapped at all."""
+    so, and which of those that were ``named`` by their paths it has not mapped at all."""
     mapped = process_files(pid)
     chosen: list[str] = []
     for path in paths:

@@ -21,6 +21,7 @@ from .dwarf_ranges import address_ranges, low_pc, unit_of
 from .dwarf_types import (
     TypeConverter,
     attribute_number,
+    attribute_text,
     attribute_value,
     find_origin,
     format_declaration,
@@ -105,7 +106,8 @@ class DebugInfo:
         result = referred_die(find_origin(die, "type"), "type")
         kinds = [referred_die(parameter, "type") for parameter in described]
         names = [name_of(parameter) or f"arg{index}" for index, parameter in enumerate(described)]
-        finder = dwarf_places.LocationFinder(self.dwarf, unit, die, self._elf.machine)
+        finder = dwarf_places.LocationFinder(self.dwarf, unit, die, self._elf.machine,
+                                             self._keeps_convention(unit, address))
         places = dict(zip(names, finder.find_locations(parameters, kinds, result)))
         types = [(name, self._types.convert_type(kind)) for name, kind in zip(names, kinds)]
         declared = [format_declaration(kind, name) for name, kind in zip(names, kinds)]
@@ -113,6 +115,12 @@ class DebugInfo:
             _layout_args(die, [(name, type) for name, type in types if places[name].kind != "unknown" and type.size]),
             places, self._types.convert_type(result) if result is not None else None,
             [*declared, format_declaration(result, "retval") if result is not None else "void"])
+
+    def _keeps_convention(self, unit: CompileUnit, address: int) -> bool:
+        """Whether a function gets its parameters as the calling convention says, used or not: GCC changes that in
+        copies only, whose names it extends (``f.isra.0``, create_version_clone_with_body() in gcc/cgraphclones.cc)."""
+        made_by = attribute_text(unit.get_top_DIE(), "producer")
+        return made_by.startswith("GNU C") and "." not in self._symbol_at(address)
 
     def why_undescribed(self) -> str:
         """What is most likely about a function that has no entry."""

@@ -41,9 +41,10 @@ ODD = UserPlace("unknown", why="is described in a way that Sonde does not unders
 
 
 class LocationFinder:
-    """Finds the places for one function."""
+    """Finds the places for one function, which may be known to keep to the calling convention."""
 
-    def __init__(self, dwarf: DWARFInfo, unit: CompileUnit, die: DIE, machine: int) -> None:
+    def __init__(self, dwarf: DWARFInfo, unit: CompileUnit, die: DIE, machine: int, conventional: bool = False) -> None:
+        self._conventional = conventional
         self._dwarf = dwarf
         self._unit = unit
         self._die = die
@@ -62,16 +63,21 @@ class LocationFinder:
         where = parameter.attributes.get("DW_AT_location")
         if where is None:
             value = attribute_value(parameter, "const_value")
-            return UserPlace("constant", offset=value) if isinstance(value, int) else GONE
+            return UserPlace("constant", offset=value) if isinstance(value, int) else self._unlisted(usual)
         expression, listed = self._entry_expression(where, parameter)
         if expression is None:
-            return GONE
+            return self._unlisted(usual)
         from elftools.dwarf.dwarf_expr import DWARFExprParser
 
         place = self._expression_location(DWARFExprParser(self._unit.structs).parse_expr(expression))
         if place is None:  # in the frame that the prologue sets up
             return ODD if listed else usual
         return usual if not listed and self._is_made_later(place) else place
+
+    def _unlisted(self, usual: UserPlace) -> UserPlace:
+        """A parameter that has no place at the first address. GCC's lists begin where code first takes it from the
+        stack: the caller has put it there."""
+        return usual if self._conventional and usual.kind == "memory" else GONE
 
     def _is_made_later(self, place: UserPlace) -> bool:
         """Whether it uses a register that holds no argument: the prologue sets that up."""
