@@ -229,3 +229,10 @@ def test_depth_costs_few_frames() -> None:
             findings(deep(kind, MAX_DEPTH))
     finally:
         sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("text", ["kprobe:$name { }", "uprobe:$name:f { }", "uprobe:/bin/sh:$name { }"])
+def test_variables_have_no_place_in_a_probe(text: str) -> None:
+    diagnostics = Diagnostics()
+    parse_script(Source("stdin", text), diagnostics)
+    assert "invalid trailing character for positional param: n" in diagnostics.items[0].message

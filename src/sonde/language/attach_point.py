@@ -80,6 +80,11 @@ class AttachPointReader:
             self._fail("unterminated-string", "syntax: unterminated string", start, start + 1, ['close it with "'])
         if piece[0] == '"':
             return patterns.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1]), piece)[1:-1]
+        after = self._source.text[start + len(piece):start + len(piece) + 1]
+        if piece == "$" and after.isalpha() and self._source.text[start - 1:start] == ":":
+            self._fail("invalid-parameter", f"invalid trailing character for positional param: {after}. Try quoting "
+                       f'this entire part if this is intentional e.g. "${after}".', start, start + 2,
+                       ["positional parameters are $1, $2 ...; variables have no place in a probe"])
         if piece[0] == "$" and len(piece) > 1:
             return self._positional_parameter(piece[1:])
         return piece
