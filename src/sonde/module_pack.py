@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     Source = tuple[str, bool, int, int]  # of a module: its file, whether it is a package; the file's time and size
-    Place = tuple[int, int]  # of its bytecode in the pack: where it begins and ends
+    Place = tuple[int, int, int]  # of its bytecode in the pack: where it begins and ends, and its checksum
 
 PREFIX = "modules-"
-FORMAT = 2
+FORMAT = 3
+CHECKED = 0x7FFFFFFF  # of a checksum: what marshal writes in four bytes
 MOST_FILES, MOST_BYTES = 8, 32 << 20
 HEAD = 8  # bytes: the index's size and checksum
 FIRST_READ = 1 << 16  # bytes: more than an index has
@@ -157,13 +158,13 @@ class ModulePack:
         if not self._new and not self._learned:
             return
         kept: dict[str, tuple[Source, bytes]] = {
-            name: (source, self._bytecode(place)) for name, (source, place) in self._known.items()
-            if self._is_current(source)}
+            name: (source, code) for name, (source, place) in self._known.items()
+            if self._is_current(source) and (code := self._bytecode(place))}
         index: dict[str, tuple[Source, Place]] = {}
         codes: list[bytes] = []
         end = 0
         for name, (source, code) in (kept | self._new).items():
-            index[name] = source, (end, end + len(code))
+            index[name] = source, (end, end + len(code), adler32(code) & CHECKED)
             codes.append(code)
             end += len(code)
         head = marshal.dumps((self._key, index, self._imports, end))
@@ -177,10 +178,10 @@ class ModulePack:
         self._file, self._known = -1, {}
 
     def _bytecode(self, place: Place) -> bytes:
-        """A module's bytecode, of which nothing stays in memory: a map's pages would. b"" if it is not all there."""
-        start, end = place
+        """A module's bytecode, of which nothing stays in memory: a map's pages would. b"" if it is damaged."""
+        start, end, checksum = place
         data = self._read(self._codes + start, self._codes + end)
-        return data if len(data) == end - start else b""
+        return data if len(data) == end - start and adler32(data) & CHECKED == checksum else b""
 
     def _read(self, start: int, end: int) -> bytes:
         """Bytes of the pack; b"" if they cannot be had."""

@@ -94,7 +94,7 @@ def test_what_root_is_told_to_type_runs(started: str, monkeypatch: pytest.Monkey
 OURS = {installed.DISTRIBUTION, ".", "", "-e", "dist/sonde_tracer-*.whl"}
 # What pages, hints and scripts name beside the packages of the extras: each is what its name says.
 OTHERS = {"dask-jobqueue", "pip", "setuptools", "wheel", "build"}
-_INSTALL = re.compile(r"(?:pip3?|pipx)[ \"',]+(?:install|inject|uninstall|download)\b([^`\n|#;&)]*)")
+_INSTALL = re.compile(r"(?:pip3?|pipx)[ \"',]+(?:install|inject|download)\b([^`\n|#;&)]*)")
 
 
 def _packages_of(text: str) -> set[str]:

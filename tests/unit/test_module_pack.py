@@ -204,6 +204,22 @@ def test_a_broken_pack_is_made_again(folder: Path, no_search: list[str], damage:
     assert len(pack.read_bytes()) == len(whole)
 
 
+def test_no_flipped_byte_is_run(folder: Path) -> None:
+    """Of the index or of any module's bytecode: what is damaged is read anew, and put right at the end of the run."""
+    start(folder)
+    pack, = [path for path in folder.parents[1].rglob(f"{PREFIX}*") if path.is_file()]
+    whole = pack.read_bytes()
+    for at in range(0, len(whole), 5):
+        pack.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1:])
+        assert start(folder, keep=at % 2 == 0).ONE == 1, at
+    for size in range(0, len(whole), 50):
+        pack.write_bytes(whole[:size])
+        assert start(folder, keep=False).ONE == 1, size
+    pack.write_bytes(whole[:-8] + bytes(8))
+    start(folder)
+    assert start(folder).ONE == 1 and len(pack.read_bytes()) == len(whole)
+
+
 def test_a_pack_cut_while_it_is_open_is_left(folder: Path, no_search: list[str]) -> None:
     start(folder)
     forget()

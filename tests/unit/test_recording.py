@@ -308,3 +308,20 @@ def test_a_run_took_as_long_in_its_recording(seconds: float) -> None:
     facts: Any = json.loads(json.dumps(run.as_json()))
     told = Provenance(run.command, run.host, run.kernel, 0, facts["seconds"], [])
     assert told.lines == run.lines and told.seconds == run.seconds
+
+
+@pytest.mark.parametrize("text", [b"[" + b"[]," * (10 << 20) + b"[]]", b"[" + b"1," * (10 << 20) + b"1]",
+                                  b"[" + b'"",' * (10 << 20) + b"0]", b'{"":[' + b"{}," * (10 << 20) + b"0]}"])
+def test_json_that_would_take_much_memory_is_damage(text: bytes) -> None:
+    """A few kilobytes of a recording become that: it is refused before there are objects."""
+    import tracemalloc
+
+    from sonde.recording.snapshots import read_json
+    tracemalloc.start()
+    try:
+        with pytest.raises(Damaged, match="too much JSON"):
+            read_json(text)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert read_json(b'[1, {"a": [2, "b"]}]') == [1, {"a": [2, "b"]}]

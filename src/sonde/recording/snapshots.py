@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LENGTH = Layout("<I")
 _PIECE = 1 << 20  # bytes of a block, about
+_OBJECT = 64       # bytes that an element takes beside its text: a list of nothing, with its place in another
+MOST_JSON = 64 << 20  # bytes of one block's JSON once it is objects, at most; a recorder's has a megabyte of text
 
 
 class MapSnapshot(Record):
@@ -75,7 +77,9 @@ def split_head(data: bytes) -> tuple[JsonObject, bytes]:
 
 
 def read_json(data: bytes) -> Json:
-    """JSON; Damaged if it is invalid, or nested too deeply."""
+    """JSON; Damaged if it is invalid, nested too deeply, or would take too much memory as objects."""
+    if len(data) + _OBJECT * sum([data.count(sign) for sign in (b",", b"[", b"{", b":")]) > MOST_JSON:
+        raise Damaged("a block has too much JSON in it")
     try:
         found: Json = json.loads(data)
         return found
