@@ -164,3 +164,12 @@ def test_tools_of_tcp_over_mptcp() -> None:
     assert {(row["RX_KB"], row["TX_KB"]) for row in json_lines(top.stdout)} == {(0, 100), (100, 0)}
     assert len([row for row in json_lines(send.stdout) if row["RPORT"] == remote]) == 10
     assert "10 sends over MPTCP are not among these" in nagle.stderr
+
+
+@pytest.mark.parametrize(("tool", "count"), [("opensnoop", 3), ("filegone", 0), ("soconnect", 0)])
+def test_tools_say_what_32_bit_programs_called(compat_target: str, tool: str, count: int) -> None:
+    """They make no other calls of these kinds, though some with the numbers that 64-bit programs have for them."""
+    done = run_sonde(tool, "-c", f"{compat_target} /nosuch")
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"(\d+) calls of 32-bit programs are not among these", done.stderr)
+    assert said == ([str(count)] if count else [])
