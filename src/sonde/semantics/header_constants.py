@@ -6,7 +6,6 @@ nothing else knows.
 
 from __future__ import annotations
 
-import zlib
 from os.path import join
 
 from ..basics import cache
@@ -56,11 +55,13 @@ def pack_constants(headers: dict[str, dict[str, int]]) -> bytes:
             step = "" if value == last + 1 else " *" if value == 2 * last else f" {value}"
             lines.append(f"{chr(65 + shared)}{name[shared:]}{step}")
             before, last = name, value
+    import zlib
     return zlib.compress("\n".join(lines).encode(), 9)
 
 
 def unpack_constants(data: bytes) -> dict[str, dict[str, int]]:
     """The constants of each header."""
+    import zlib
     headers: dict[str, dict[str, int]] = {}
     values: dict[str, int] = {}
     name, last = "", -1
