@@ -532,3 +532,17 @@ def test_a_map_that_is_emptied_unread_is_exported_as_far_as_it_is_known(empties:
         interval:ms:100 {{ {empties}(@seen); printf("round=%d", ++@rounds); if (@rounds == 3) {{ exit(); }} }}""")
     done = run_sonde("replay", "--parquet", table, path)
     assert done.returncode == 0 and "3 rows" in done.stderr, done.stderr
+
+
+def test_a_question_asks_nothing_of_this_machine(tmp_path: Path) -> None:
+    """The recording is of another one: there is no /sys here, and no right."""
+    path = tmp_path / "opened.sonde"
+    run_sonde("record", "-q", "--events", "tracepoint:syscalls:sys_enter_openat", "-o", str(path), "-c",
+              f"{sys.executable} -S -c 'import os; [os.open(os.devnull, 0) for _ in range(500)]'")
+    question = "tracepoint:syscalls:sys_enter_openat { @[cpu] = count(); @all = count(); @sizes = hist(args.flags); }"
+    hide = 'mount -t tmpfs none /sys && exec "$@"'
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", hide, "hide", *sonde_command(
+        ["replay", "-f", "json", str(path), "-e", question])], capture_output=True, text=True, check=False,
+        env=environment({"XDG_CACHE_HOME": str(tmp_path / "cache")}))
+    assert done.returncode == 0, done.stderr
+    assert int(re.findall(r'"@all": (\d+)', done.stdout)[0]) >= 500

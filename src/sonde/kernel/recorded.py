@@ -25,7 +25,7 @@ from ..btf.query import Btf, open_file, parse_btf
 from ..errors import EnvironmentProblem
 from ..spec import Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from ..types import Str, Struct, StructField, Type
-from . import host, tracefs
+from . import tracefs
 from .features import ROWS
 from .kernel_types import KernelTypes
 from .world import UserSide
@@ -169,7 +169,7 @@ class BtfWorld(KernelTypes, UserSide):
     pid_namespace = False
 
     def __init__(self, path: str, arch: str = "", release: str = "") -> None:
-        self.cpus: int = host.possible_cpus()
+        self.cpus: int = os.cpu_count() or 1  # nothing is loaded here, so no sysfs is asked
         self.release: str = release or os.path.basename(path)
         self._path = path
         self.arch: str = arch or self._named_arch() or os.uname().machine
