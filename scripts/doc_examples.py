@@ -55,7 +55,7 @@ OPERATORS: list[tuple[str, str, str]] = [
 
 # (conversions of printf, what they print, example)
 CONVERSIONS: list[tuple[str, str, str]] = [
-    ("%d %i %u %x %X %o", "numbers, cut to 32 bits as in C; with hh h l ll j z t to that size: `%lld` for 64 bits", 'begin { printf("%d %08x %-6u|", pid, pid, pid); }'),
+    ("%d %i %u %x %X %o", "numbers, cut to 32 bits as in C; with hh h l ll j z t to that size: `%lld` for 64 bits; a number that is cut is warned of once", 'begin { printf("%d %08x %-6u|", pid, pid, pid); }'),
     ("%c %p", "a character, an address", 'begin { printf("%c %p", 65, curtask); }'),
     ("%s", "text, and all that has one: stacks, symbols, addresses, enums by their names, booleans",
      'begin { printf("%s %-16s %.3s", comm, ksym(0), "abcdef"); }'),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..runtime.losses import Withheld
     from ..runtime.statistics import ProbeCost
     from ..source import Span
+    from ..spec import FormatPart
+    from .cut import OnCut
     from .outside import Outside, PacketSink
     from .rows import Rows
 
@@ -99,6 +101,7 @@ class Printer:
         self._files: dict[str, PacketSink] = {}  # of skboutput(), by path
         self.is_incomplete: Callable[[str], bool] = _never_incomplete  # whether a budget kept back events of a map
         self._joined: dict[int, FormatMany | None] = {}  # by site
+        self._cut: set[str] = set()  # sites of which was said that numbers do not fit
         self.handlers: list[Handler | None] = [self._site_handler(site) for site in spec.sites]
 
     @property
@@ -123,7 +126,8 @@ class Printer:
         if index not in self._joined:
             site = self.spec.sites[index]
             plain = self.joins_lines and self.out.joins_text and self.rows is None
-            self._joined[index] = compile_format_of_many(site.parts, site.fields, self.context, self._escapes(site)) \
+            self._joined[index] = compile_format_of_many(site.parts, site.fields, self.context, self._escapes(site),
+                                                        self._cut_warning(site)) \
                 if plain and site.kind == "printf" and not site.data.get("severity") else None
         return self._joined[index]
 
@@ -160,7 +164,7 @@ class Printer:
 
     def _printf_handler(self, site: EventSite) -> Handler:
         severity = site.data.get("severity", "")
-        form = compile_format(site.parts, site.fields, self.context, self._escapes(site))
+        form = compile_format(site.parts, site.fields, self.context, self._escapes(site), self._cut_warning(site))
         if severity:
             located, span = self.out.report_located, site.span
             if severity == "WARNING" and not self.warnings:
@@ -175,6 +179,20 @@ class Printer:
         """What is to be done with the values of a printf()."""
         escape = self.out.escape
         return Escapes(escape, self.out.escape_lines, frozenset(site.data.get("own") or ())) if escape else None
+
+    def _cut_warning(self, site: EventSite) -> OnCut | None:
+        """What says once that a printf() shows another number than it was given."""
+        if not self.warnings or site.span is None:
+            return None
+        place, said, out = str(site.span), self._cut, self.out
+
+        def say_once(part: FormatPart, value: int) -> None:
+            if place in said:
+                return
+            said.add(place)
+            out.write_note(f"{place}: WARNING: %{part.conversion} shows 32 bits, and {value} has more")
+            out.write_note(f"HINT: %ll{part.conversion} shows 64 bits")
+        return say_once
 
     def _print_handler(self, site: EventSite) -> Handler:
         field, value = site.fields[0], self.out.write_value

@@ -30,11 +30,14 @@ from ..runtime.decoders import (
 from ..runtime.values import Buffer, DecodingContext, ScriptValue, to_text
 from ..spec import MOST_FIXED, EventField, FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
+from .cut import lower_half
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
+
+    from .cut import OnCut
 
 
 Format: TypeAlias = "Callable[[bytes, int], bytes]"  # (buffer, offset of the record) -> text
@@ -61,9 +64,10 @@ _CHARACTERS = [bytes([c]) for c in range(256)]
 
 
 def compile_format(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
-                   escapes: Escapes | None = None) -> Format:
-    """The function of one printf site; ``escapes`` are applied to the values, never to the format's own text."""
-    fast = _read_format(parts, fields, context, None).build_function()
+                   escapes: Escapes | None = None, on_cut: OnCut | None = None) -> Format:
+    """The function of one printf site; ``escapes`` are applied to the values, never to the format's own text;
+    ``on_cut`` is called for each number that its conversion prints as another."""
+    fast = _read_format(parts, fields, context, None, on_cut).build_function()
     if escapes is None or not fields:
         return fast
     own, slow = _count_harmful(parts), _read_format(parts, fields, context, escapes).build_function()
@@ -75,9 +79,9 @@ def compile_format(parts: Sequence[FormatPart], fields: Sequence[EventField], co
 
 
 def compile_format_of_many(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
-                           escapes: Escapes | None = None) -> FormatMany:
+                           escapes: Escapes | None = None, on_cut: OnCut | None = None) -> FormatMany:
     """The same for many records of one buffer: a third less time for each."""
-    fast = _read_format(parts, fields, context, None).build_function_of_many()
+    fast = _read_format(parts, fields, context, None, on_cut).build_function_of_many()
     if escapes is None or not fields:
         return fast
     own, slow = _count_harmful(parts), _read_format(parts, fields, context, escapes).build_function_of_many()
@@ -95,8 +99,8 @@ def _count_harmful(parts: Sequence[FormatPart]) -> int:
 
 
 def _read_format(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
-                 escapes: Escapes | None) -> _Site:
-    site, left = _Site(context), enumerate(fields)
+                 escapes: Escapes | None, on_cut: OnCut | None = None) -> _Site:
+    site, left = _Site(context, on_cut), enumerate(fields)
     for part in parts:
         if part.conversion:
             number, field = next(left)
@@ -112,8 +116,9 @@ def _read_format(parts: Sequence[FormatPart], fields: Sequence[EventField], cont
 class _Site:
     """A site while its function is being generated."""
 
-    def __init__(self, context: DecodingContext) -> None:
+    def __init__(self, context: DecodingContext, on_cut: OnCut | None) -> None:
         self.context = context
+        self.on_cut = on_cut
         self.escape: Escape | None = None  # for the conversion at hand
         self.template = b""
         self.arguments: list[str] = []
@@ -211,6 +216,10 @@ class _Site:
         signed = conversion in "di"
         bits = 64 if conversion == "p" else _WIDTHS.get(part.length, 64)
         value = self._field_expression(field, bits, signed)
+        if self.on_cut is not None and bits == 32 and field.type.size == 8 and isinstance(field.type, Int | Pointer):
+            upper = self._add_slot(field.offset + (4 if sys.byteorder == "little" else 0), 4, "i")
+            take_lower = self._bind_object(lower_half(part, field.type, self.on_cut))
+            value = f"({take_lower}({value}, {upper}) if {upper} else {value})"
         flags, width = _split_spec(part.spec)
         if conversion == "p" or "#" in flags or "0" in flags and (signed or "-" in flags):  # unlike Python's own
             self._add_text(part, f"{self._bind_object(_digits_renderer(flags, conversion))}({value})")
