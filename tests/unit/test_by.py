@@ -53,3 +53,12 @@ def test_each_tool_does_it_or_says_that_it_does_not(tool: Tool) -> None:
             found.append({item.code for item in error.diagnostics if item.severity == "ERROR"})
     plain, shown = found
     assert shown <= plain | {"no-process-names"}
+
+
+def test_columns_of_tables() -> None:
+    spec = compile_by('table t { PID: "%-7d"; COMM: "%-16s"; "C-COMM": "%s"; } '
+                      "tracepoint:syscalls:sys_enter_openat { heading(t); t(pid, comm, comm); }")
+    heading, row = spec.sites
+    assert [column.name for column in row.columns] == ["PID", "CONTAINER", "C-CONTAINER"]
+    assert "".join([part.literal for part in heading.parts]) == "PID     CONTAINER        C-CONTAINER\n"
+    assert [field.type for field in row.fields[1:]] == [CONTAINER, CONTAINER]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import patterns
 from ..basics import TypeVar
-from ..language.ast import Binary, Call, Name, Node, StrLiteral
+from ..language.ast import Binary, Call, Name, Node, StrLiteral, TableColumn
 from .nodes import Tree, walk_nodes
 from .rows import Functions
 
@@ -26,6 +26,8 @@ def show_groups(trees: Tree, by: str, functions: Functions) -> bool:
             elif _may_show(node, 0, functions) and _shown(value, by) is not value:
                 setattr(node, field, _shown(value, by))
                 replaced += 1
+        if isinstance(node, TableColumn):
+            node.name = _COLUMN.sub(by.upper(), node.name)
         if isinstance(node, StrLiteral):
             node.value = _COLUMN.sub(lambda found: by.upper().ljust(4 + len(found[1])), node.value)
     return replaced > 0
