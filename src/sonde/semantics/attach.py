@@ -105,7 +105,7 @@ def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]
         return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
                             [f"did you mean {c}?" for c in close[:1]])
     if not _is_allowed(provider.name, finder.options):
-        return finder.error("forbidden-probe", f"{provider.name} probes are not allowed", point,
+        return finder.error("forbidden-probe", f"the policy does not allow {provider.name} probes", point,
                             [f"allowed are {', '.join(finder.options.kinds)}"])
     return provider.expand_point(finder, point)
 
