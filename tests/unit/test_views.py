@@ -334,6 +334,15 @@ def test_levels(count: int, expected: int) -> None:
     assert colour_level(count, 100, 10) == expected
 
 
+@pytest.mark.parametrize("columns", [1, 3, 9, 11, 14, 200])
+def test_the_legend_and_the_times_have_lines_of_their_own(columns: int) -> None:
+    """However far right the end time is."""
+    root = ET.fromstring(heat_document(collected(*[(hist(4), "clear")] * columns), "t").encode())
+    times = {text.attrib["y"] for text in root.iter(f"{SVG}text") if re.match(r"\d\d:\d\d:\d\d", text.text or "")}
+    legend = {float(rect.attrib["y"]) for rect in root.iter(f"{SVG}rect") if rect.attrib.get("height") == "10"}
+    assert times and legend and max(map(float, times)) < min(legend)
+
+
 def test_heat_map_as_svg() -> None:
     collector = HeatCollector("@h")
     for i in range(3):

@@ -73,7 +73,7 @@ def _draw_heat(heat: Heat, y: int) -> str:
             f'{local_time(heat.columns[0].time)}</text>'
             f'<text class="soft" x="{svg.format_coordinate(max(right, LEFT + 130))}" y="{TOP + height + 16}" '
             f'text-anchor="end" font-size="11">{local_time(heat.columns[-1].time)}</text>\n'
-            f"{_draw_legend(heat, TOP + height + 16)}{_draw_panel(heat)}</g>\n")
+            f"{_draw_legend(heat, TOP + height + 31)}{_draw_panel(heat)}</g>\n")
 
 
 def _row_y(heat: Heat, row: int) -> int:
@@ -105,7 +105,7 @@ def _draw_column(heat: Heat, index: int, step: float) -> str:
 
 
 def _draw_legend(heat: Heat, y: int) -> str:
-    x = LEFT + 330
+    x = LEFT + 30  # on a line of its own, below the times
     cells = [f'<rect class="heat{i}" x="{x + 14 * i}" y="{y - 9}" width="14" height="10"/>'
              for i in range(1, LEVELS + 1)]
     low = heat.scale_floor if heat.series else 1
