@@ -446,7 +446,7 @@ def test_what_the_kernel_refuses_to_attach(policy: str) -> None:
     by_choice, = attached("kprobe:vfs_read { }", Both())
     attachments.miss(refused, by_choice)
     with pytest.raises(StandInRefused) as caught:
-        attachments.attach_all([], no_loader, False)
+        attachments.attach_all([], no_loader, False, lambda: None)
     assert caught.value.functions == ["vfs_read"] and caught.value.errno == errno.E2BIG and not attachments.warnings
     as_asked, only_way = attached("fentry:vfs_read { }", Both()) + attached("kprobe:vfs_read { }", FentryWorld())
     for point in (as_asked, only_way):  # there is no other way

@@ -120,7 +120,7 @@ def _locate_name(*path: str) -> Callable[[Lower, Reference], Mem | None]:
     def locate(lo: Lower, node: Reference) -> Mem | None:
         if isinstance(node.choice, Thread):
             return None
-        return tasks.task_memory(lo, _task(lo, node), *path) if path else tasks.comm_memory(lo)
+        return tasks.name_memory(lo, _task(lo, node), *path) if path else tasks.comm_memory(lo)
     return locate
 
 

@@ -35,7 +35,7 @@ def _add_node_lines(node: Node, label: str, depth: int, lines: list[str]) -> Non
     children: list[tuple[str, Any]] = []
     for name in node._fields:
         value = getattr(node, name)
-        if name == "span" or (name in _CHECKED and isinstance(node, Expr)) or value is None or value == []:
+        if name in ("span", "name_end") or (name in _CHECKED and isinstance(node, Expr)) or value is None or value == []:
             continue
         if isinstance(value, TypeSyntax):
             plain.append(f"{name}={type_text(value)}")

@@ -17,7 +17,7 @@ def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad:
     size = min(type.size, have.size)
     if source.btf and isinstance(have, Struct):  # a word may reach from a member into the padding after it
         memory.read_bytes(lo, Mem(source.base, source.off, KERNEL), size, mem)
-    elif pad and isinstance(have, Str) and source.space != "bpf":
+    elif pad and isinstance(have, Str) and source.space != "bpf" and not source.padded:
         copy_text(lo, source, mem, size)
     else:
         memory.copy_bytes(lo, source, mem, size)

@@ -25,12 +25,14 @@ ENDING, BROKEN, RETURNING = 1, 2, 3  # the program is to end; a break; a functio
 
 class Mem(Record):
     """Bytes at ``base + off`` in ``space``: "bpf" (frame, maps, event records: plain loads and stores), "ctx",
-    "kernel" or "user". ``btf`` is set when ``base`` is a pointer that the verifier lets us load through."""
+    "kernel" or "user". ``btf`` is set when ``base`` is a pointer that the verifier lets us load through; ``padded``
+    when it is a text after whose NUL are only NULs."""
 
     base: Base
     off: int = 0
     space: str = "bpf"
     btf: int = 0
+    padded: bool = False
 
     def at(self, off: int) -> Mem:
         """``off`` bytes further."""

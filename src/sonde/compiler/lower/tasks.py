@@ -83,12 +83,19 @@ def task_memory(lo: Lower, task: Operand, *path: str) -> Mem:
     return mem.at(field.offset)
 
 
+def name_memory(lo: Lower, task: Operand, *path: str) -> Mem:
+    """A task's name where it lies. Since Linux 5.17, which brought bpf_loop() too, the kernel keeps it padded with NULs
+    (strscpy_pad() in __set_task_comm(), fs/exec.c)."""
+    mem = task_memory(lo, task, *path)
+    mem.padded = lo.unit.feature("bpf_loop")
+    return mem
+
+
 def comm_memory(lo: Lower) -> Mem | None:
-    """The current task's name where it lies, when kernel memory is loaded directly (the kernel keeps it padded
-    with NULs: strscpy_pad in __set_task_comm())."""
+    """The current task's name where it lies, when kernel memory is loaded directly."""
     if not memory.loads_directly(lo) or lo.world.find_struct("task_struct") is None:
         return None
-    return task_memory(lo, current_task(lo), "comm")
+    return name_memory(lo, current_task(lo), "comm")
 
 
 def traced_address(lo: Lower) -> Operand:
