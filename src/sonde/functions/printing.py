@@ -12,6 +12,7 @@ from ..language.ast import (
     Cast,
     Choice,
     Expr,
+    IntLiteral,
     MapRef,
     RowCall,
     RuledOut,
@@ -83,7 +84,7 @@ def _lower_printf(lo: Lower, call: Call) -> None:
 
 
 def _own_texts(call: Call) -> SiteData:
-    """Which arguments are texts of the script itself: they are printed as they are."""
+    """Which arguments are texts and characters of the script itself: they are printed as they are."""
     own = [number for number, arg in enumerate(call.args[1:]) if isinstance(arg, Expr) and _is_own(arg)]
     return {"own": own} if own else {}
 
@@ -91,7 +92,7 @@ def _own_texts(call: Call) -> SiteData:
 def _is_own(node: Expr) -> bool:
     if isinstance(node, Ternary):
         return node.then is not None and _is_own(node.then) and _is_own(node.other)
-    return isinstance(node, StrLiteral | RuledOut)
+    return isinstance(node, IntLiteral | StrLiteral | RuledOut)
 
 
 def _lower_debugf(lo: Lower, call: Call) -> None:

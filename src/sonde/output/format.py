@@ -242,8 +242,9 @@ class _Site:
     def _add_character(self, part: FormatPart, field: EventField) -> None:
         if not _is_integer(field.type):
             return self._add_decoded(part, field)
-        characters = _CHARACTERS if not self.escape else [_encode_text(self.escape(c.decode())) if c < b"\x80" else c
-                                                          for c in _CHARACTERS]
+        # A NUL, which no terminal shows, stays one: scripts print bytes one by one.
+        characters = _CHARACTERS if not self.escape else [
+            _encode_text(self.escape(c.decode())) if b"\0" < c < b"\x80" else c for c in _CHARACTERS]
         self._add_text(part, f"{self._bind_object(characters)}[{self._field_expression(field, 8, False)}]")
 
     def _add_string(self, part: FormatPart, field: EventField, type: Str) -> None:
