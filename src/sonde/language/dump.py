@@ -35,7 +35,8 @@ def _add_node_lines(node: Node, label: str, depth: int, lines: list[str]) -> Non
     children: list[tuple[str, Any]] = []
     for name in node._fields:
         value = getattr(node, name)
-        if name in ("span", "name_end") or (name in _CHECKED and isinstance(node, Expr)) or value is None or value == []:
+        if name in ("span", "name_end") or value is None or value == [] \
+                or (name in _CHECKED and isinstance(node, Expr)):
             continue
         if isinstance(value, TypeSyntax):
             plain.append(f"{name}={type_text(value)}")
