@@ -178,8 +178,10 @@ class _LayoutReader:
             start, end = as_integers(plain, 0, len(self.source.text) + 1)
             return Span(self.source, start, end)
         if form == "SiteData":
-            kept = as_object(plain).values()
-            _need(all(isinstance(each, str | int | None) for each in kept), "data of a site expected")
+            data = dict(as_object(plain))
+            own = data.pop("own", [])
+            _need(isinstance(own, list) and all(isinstance(each, int) for each in own)
+                  and all(isinstance(each, str | int | None) for each in data.values()), "data of a site expected")
             return plain
         return self.read(form, plain)
 
