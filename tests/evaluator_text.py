@@ -207,6 +207,14 @@ def _conversion(part: FormatPart, value: Any, type: Type | None) -> str:
     return shown.ljust(width, fill) if "-" in flags else shown.rjust(width, fill)
 
 
+def character(code: int) -> str:
+    """What %c prints: what could end a line or steer a terminal is escaped."""
+    named = {9: "\\t", 10: "\\n", 92: "\\\\"}
+    if code in named or 0 < code < 32 or code == 127:
+        return named.get(code, f"\\x{code:02x}")
+    return bytes([code]).decode("utf-8", "surrogateescape")
+
+
 def _unfilled(part: FormatPart, value: Any, type: Type | None, flags: str) -> str:
     if part.conversion == "s":
         return text(value, type)
@@ -216,7 +224,7 @@ def _unfilled(part: FormatPart, value: Any, type: Type | None, flags: str) -> st
     if part.conversion == "p":
         return hex(value & (1 << 64) - 1) if value else "0"
     if part.conversion == "c":
-        return bytes([value & 0xFF]).decode("utf-8", "surrogateescape")
+        return character(value & 0xFF)
     return "".join(_number(part, value, flags))
 
 
