@@ -58,7 +58,8 @@ def test_it_traces(pyz: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.splitlines()[0] == "2", done.stderr
     done = run(pyz, "opensnoop", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    done = run(pyz, "flame", "-o", "x.svg", "-c", "/bin/true", cwd=tmp_path)
+    done = run(pyz, "flame", "-o", "x.svg", "-c", "sh -c 'i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done'",
+               cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "x.svg").read_text().startswith("<?xml"), done.stderr
 
 
