@@ -105,7 +105,7 @@ class Presenter:
 
     def _make_safe(self, text: str) -> str:
         """Nothing that a host sends steers the terminal, also not what its script itself would print."""
-        escape = getattr(self.out, "escape", None)
+        escape = getattr(self.out, "escape_lines", None)
         return escape(text) if escape else text
 
     def sample(self) -> None:
