@@ -29,6 +29,7 @@ NOT_HERE = {
     r"python deploy/slurm\.py": "no Slurm; tests/unit/test_deploy.py has dask-jobqueue write the job",
     r"sonde ttysnoop 2": "no such terminal; tests/live/test_tools_contents.py traces one of its own",
     r"sonde agent --stdio": "what it reads is frames; tests/live/test_fleet.py has it as a child",
+    r"sonde v\d": "what sonde --version prints",
     r"make test": "this is what is running",
     r"make demo": "tests/live/test_pyz.py runs scripts/demo.py",
 }

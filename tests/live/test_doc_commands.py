@@ -29,7 +29,8 @@ BEGUN = re.compile(r"^(Attached \d+ probe|Tracing on |Serving |.*http://127\.0\.
 ENDS = re.compile(r"sonde (replay|diff|cost|overhead|flame|unit) ")  # by itself
 SECOND_TERMINAL = re.compile(r"curl |sonde (dump|overhead)")  # these need what the block began before them
 # What a machine may lack: the command has to say so.
-LACKS = re.compile(r"this kernel (\S+ )?(has no|is built without)|the kernel has no|no such hardware counter")
+LACKS = re.compile(r"this kernel (\S+ )?(has no|is built without)|the kernel has no|no such hardware counter"
+                   r"|the picture is empty|No matches for tracepoint cfg80211")  # an idle disk, no WLAN
 WORKLOAD = """
 import os, threading, time
 lock = threading.Lock()

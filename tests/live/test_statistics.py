@@ -100,6 +100,7 @@ def test_latencies_of_one_program(target: Path) -> None:
     assert 0 < latency.alone <= 12
 
 
+@pytest.mark.filterwarnings("ignore:process .* has not mapped")
 def test_the_command_shows_who_holds_a_program(target: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeper:
         with sonde.trace(f"uprobe:{target}:counted {{ @ = count(); }}", pid=sleeper.pid) as tracing:

@@ -519,7 +519,8 @@ def _escape_parts(value: ScriptValue, escape: Escape) -> str:
         return f"[{','.join([_escape_parts(each, escape) for each in value])}]"
     if type(value) is tuple:
         return "(" + ", ".join([_escape_parts(each, escape) for each in value]) + ")"
-    return str(value) if isinstance(value, Buffer | Moment | OwnText) else escape(to_text(value))
+    drawn = hasattr(value, "draw")  # a histogram or series: lines of numbers
+    return str(value) if drawn or isinstance(value, Buffer | Moment | OwnText) else escape(to_text(value))
 
 
 def key_text(key: ScriptValue, escape: Escape | None = None) -> str:
