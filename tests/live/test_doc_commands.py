@@ -30,14 +30,24 @@ ENDS = re.compile(r"sonde (replay|diff|cost|overhead|flame|unit) ")  # by itself
 SECOND_TERMINAL = re.compile(r"curl |sonde (dump|overhead)")  # these need what the block began before them
 # What a machine may lack: the command has to say so.
 LACKS = re.compile(r"this kernel (\S+ )?(has no|is built without)|the kernel has no|no such hardware counter"
-                   r"|the picture is empty|No matches for tracepoint cfg80211")  # an idle disk, no WLAN
+                   r"|No matches for tracepoint cfg80211")  # no WLAN
 WORKLOAD = """
-import os, threading, time
+import os, socket, tempfile, threading, time
 lock = threading.Lock()
 def wait():
     while True:
         with lock: time.sleep(0.002)
+def write():
+    with tempfile.TemporaryFile() as file:
+        while True:
+            os.pwrite(file.fileno(), b"x" * 4096, 0); os.fsync(file.fileno()); time.sleep(0.02)
 for _ in range(3): threading.Thread(target=wait, daemon=True).start()
+def talk():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near, (far, _) = socket.create_connection(server.getsockname()), server.accept()
+        while True:
+            near.sendall(b"x"); far.recv(1); far.sendall(b"y"); near.recv(1); time.sleep(0.01)
+for work in (write, talk): threading.Thread(target=work, daemon=True).start()
 while True:
     sorted(range(9000), key=lambda n: -n); os.getppid(); os.close(os.open("/dev/null", os.O_RDONLY)); time.sleep(0.001)
 """

@@ -146,27 +146,27 @@ def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart
                 else _evaluate_early(lo, value, types[i])
         before = lo.state.last_time
         tail = None if lo.unit.options.flight else find_tail(types)
+        pad = any(isinstance(n, MapRef) for value in values for n in walk_nodes(value))
         if tail is None:
             reserved = reserve_record(lo, site)
             with lo.region():
                 for i, value in enumerate(values):
-                    _write_field(lo, reserved.mem, fields[i], value, early.get(i), values)
+                    _write_field(lo, reserved.mem, fields[i], value, early.get(i), pad)
                 submit_record(lo, reserved, _record_time(lo, before, stamp))
         else:
-            _send_with_tail(lo, site, values, early, tail, stamp)
+            _send_with_tail(lo, site, values, early, tail, stamp, pad)
         lo.state.last_time = before
 
 
 def _write_field(lo: Lower, record: Mem, field: EventField, value: Expr, early: Operand | Mem | None,
-                 values: list[Expr]) -> None:
+                 pad: bool) -> None:
     target = record.at(field.offset)
     if isinstance(early, Mem):
         memory.copy_bytes(lo, early, target, field.type.size)
     elif early is not None:
         lo.store_value(target, field.type, early)
     else:
-        keys = any(isinstance(n, MapRef) for v in values for n in walk_nodes(v))
-        lo.write_value(value, target, field.type, pad=keys and not isinstance(field.type, Str))
+        lo.write_value(value, target, field.type, pad=pad and not isinstance(field.type, Str))
 
 
 def _record_time(lo: Lower, before: Operand | None, stamp: bool) -> Operand:
@@ -179,7 +179,7 @@ def _record_time(lo: Lower, before: Operand | None, stamp: bool) -> Operand:
 
 
 def _send_with_tail(lo: Lower, site: EventSite, values: list[Expr], early: dict[int, Operand | Mem], tail: int,
-                    stamp: bool) -> None:
+                    stamp: bool, pad: bool) -> None:
     """Fill a temporary, and copy into the ring as much of it as is used."""
     before, field = lo.state.last_time, site.fields[tail]
     done, lost, index = lo.b.block("sent"), lo.b.block("lost", cold=True), _attach_index(lo)
@@ -189,7 +189,7 @@ def _send_with_tail(lo: Lower, site: EventSite, values: list[Expr], early: dict[
     with lo.region():
         for i, value in enumerate(values):
             if i != tail:
-                _write_field(lo, record, site.fields[i], value, early.get(i), values)
+                _write_field(lo, record, site.fields[i], value, early.get(i), pad)
         text = early.get(tail, values[tail])
         assert isinstance(text, Expr | Mem)
         used = write_tail(lo, text, record.at(field.offset), field.type)
