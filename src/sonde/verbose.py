@@ -32,13 +32,17 @@ def say_how(trace: TracedRun, out: Output) -> None:
         if (program.method or point.kind) == "kretprobe" and not live_world().has_feature("probe_misses"):
             how += " (with more calls under way than CPUs some are missed, and this kernel does not count them)"
         out.write_note(f"{names}: {how}, {len(program.code) // 8} instructions")
-        _say_what_is_inlined(program, out)
+        _say_what_is_inlined(program, trace.options.warnings, out)
 
 
-def _say_what_is_inlined(program: ProgramSpec, out: Output) -> None:
-    """A function that has code of its own may be inlined into others all the same; a probe does not see that."""
+def _say_what_is_inlined(program: ProgramSpec, warned: bool, out: Output) -> None:
+    """A function that has code of its own may be inlined into others all the same; a probe does not see that. Where a
+    probe names one that has copies by its file's own debug information, there has been a warning."""
+    world = live_world()
     for point in program.attach[:MOST]:
         whole = point.event and isinstance(point.detail, UserDetail) and point.detail.entry
-        copies = live_world().inlined_copies(point.target, point.event) if whole else None
+        if whole and warned and not point.wild and world.inlined_copies(point.target, point.event, own=True):
+            continue
+        copies = world.inlined_copies(point.target, point.event) if whole else None
         if copies is not None and copies.callers:
             out.write_note(f"{point.name}: not seen are the calls that are inlined into {copies.format_callers()}")

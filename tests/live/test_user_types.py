@@ -334,6 +334,35 @@ def test_a_function_that_is_inlined(tmp_path: Path) -> None:
     assert "inlined" not in done.stderr.replace(str(target), "")
 
 
+def test_calls_that_are_inlined_are_warned_of(tmp_path: Path) -> None:
+    """Two of four calls are seen, and said so: also of the probe of the return; the line advised sees all four."""
+    target = compile_c("""
+        volatile int sink;
+        __attribute__((noinline, noclone)) int plain(int a) { return sink -= a; }
+        __attribute__((always_inline)) inline int both(int a) { return sink += a; }
+        extern inline int both(int a);
+        int (*volatile pointer)(int) = both;
+        __attribute__((noipa)) int inside(int a) { return both(a); }
+        int main(void) { inside(1); inside(2); pointer(3); pointer(4); plain(5); return 0; }
+    """, tmp_path, "copies", "-O2")
+    for kind in ("uprobe", "uretprobe"):
+        done = run_sonde("-v", "-e", f"{kind}:{target}:both {{ @ = count(); }}", "-c", str(target))
+        assert "@: 2\n" in done.stdout
+        said = f"WARNING: {kind}:{target}:both does not see the calls that are inlined into inside\n"
+        assert done.stderr.count(said) == 1 and "not seen" not in done.stderr, done.stderr
+        place = re.search(rf"HINT: (uprobe:{target}:copies\.c:\d+) stops at each of its copies", done.stderr)
+        assert (place is not None) == (kind == "uprobe")
+        assert place is None or lines(target, f"{place[1]} {{ @ = count(); }}") == ["@: 4"]
+    for probe in ("plain", "bot*", "inside"):
+        done = run_sonde("-e", f"uprobe:{target}:{probe} {{ @ = count(); }}", "-c", str(target))
+        assert "@: 1\n" in done.stdout or "@: 2\n" in done.stdout
+        assert "inlined" not in done.stderr, done.stderr
+    subprocess.run(["objcopy", "--only-keep-debug", target, f"{target}.debug"], check=True)
+    subprocess.run(["objcopy", "--strip-debug", f"--add-gnu-debuglink={target}.debug", target], check=True)
+    done = run_sonde("-e", f"uprobe:{target}:both {{ @ = count(); }}", "-c", str(target))
+    assert "@: 2\n" in done.stdout and "WARNING" not in done.stderr  # a debug file apart is not read for that
+
+
 def test_calls_that_are_inlined_are_said_not_to_be_seen(tmp_path: Path) -> None:
     """A function with code of its own, which another file calls, and a copy in its own file: one of two is seen."""
     other = tmp_path / "elsewhere.c"
@@ -346,7 +375,7 @@ def test_calls_that_are_inlined_are_said_not_to_be_seen(tmp_path: Path) -> None:
         __attribute__((noinline)) int inside(int a) { return both(a); }
         int main(void) { inside(1); outside(2); return 0; }
     """, tmp_path, "partly", "-O2", str(other))
-    done = run_sonde("-v", "-e", f"uprobe:{target}:both {{ @ = count(); }}", "-c", str(target))
+    done = run_sonde("-v", "--no-warnings", "-e", f"uprobe:{target}:both {{ @ = count(); }}", "-c", str(target))
     assert "@: 1\n" in done.stdout
     assert f"uprobe:{target}:both: not seen are the calls that are inlined into inside\n" in done.stderr
     done = run_sonde("-v", "-e", f"uprobe:{target}:inside {{ @ = count(); }}", "-c", str(target))

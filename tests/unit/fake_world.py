@@ -257,8 +257,8 @@ class FakeWorld:
     def file_problem(self, path: str) -> str:
         return ""
 
-    def inlined_copies(self, path: str, name: str) -> Inlined | None:
-        return Inlined(["main", "work"], 3, "prog.c:7") if name == "folded" else None
+    def inlined_copies(self, path: str, name: str, own: bool = False) -> Inlined | None:
+        return Inlined(["main", "work"], 3, "prog.c:7") if name in ("folded", "partly") else None
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         eax, edi = UsdtArgument("register", 80, size=4, signed=True, text="-4@%eax"), UsdtArgument(

@@ -138,7 +138,7 @@ class RecordedWorld(KernelTypes):
         """None are recorded."""
         return SourceLines(problem="debug information is not recorded")
 
-    def inlined_copies(self, path: str, name: str) -> Inlined | None:
+    def inlined_copies(self, path: str, name: str, own: bool = False) -> Inlined | None:
         """None are recorded."""
         return None
 

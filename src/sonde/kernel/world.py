@@ -119,11 +119,11 @@ class UserSide:
         except EnvironmentProblem as problem:
             return SourceLines(problem=problem.message)
 
-    def inlined_copies(self, path: str, name: str) -> Inlined | None:
+    def inlined_copies(self, path: str, name: str, own: bool = False) -> Inlined | None:
         """The inlined copies of a function."""
         from .foreign.files import inlined_copies
 
-        return inlined_copies(path, name)
+        return inlined_copies(path, name, own)
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         """C++ names as in source code; None where there is no C++ runtime."""

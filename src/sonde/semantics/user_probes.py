@@ -160,6 +160,8 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
             "outside-function", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})", point)
     if offset and not all(_between_instructions(finder, path, f, offset, point) for f in chosen):
         return []
+    if not offset and not is_pattern(symbol):
+        _warn_of_copies(finder, point, kind, path, symbol)
     shown = f"+{offset}" if offset else ""
     return _attach_functions(finder, point, kind, path, [(f, f"{f.name}{shown}") for f in chosen], offset,
                              is_pattern(symbol))
@@ -173,6 +175,18 @@ def _report_inlined(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
     whole = [f"probe what it was inlined into: {kind}:{path}:{copies.callers[0]}"] if copies.callers else []
     return finder.report_missing(point,
                                  [f"'{name}' has no code of its own: it is inlined into {callers}", *line, *whole])
+
+
+def _warn_of_copies(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, name: str) -> None:
+    """A function that has code of its own may be inlined into others all the same: the probe does not see that."""
+    wanted = finder.options.warnings and not finder.options.compile_only
+    copies = finder.world.inlined_copies(path, name, own=True) if wanted else None
+    if copies is None or not copies.callers:
+        return
+    callers = copies.format_callers(finder.world.demangle(copies.callers, path))
+    line = [f"uprobe:{path}:{copies.line} stops at each of its copies"] if copies.line and kind == "uprobe" else []
+    finder.diagnostics.warning("inlined-copies", f"{kind}:{path}:{name} does not see the calls that are inlined into "
+                               f"{callers}", point.span, line)
 
 
 def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
@@ -253,6 +267,8 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
         near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:cpp:", text, known)
         return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]), wild=True)
     found = [(f, f"cpp:{f.name}") for f, _ in reversed(chosen.values())]
+    if not is_pattern(text):
+        _warn_of_copies(finder, point, kind, path, function_name(text) if len(found) > 1 else found[0][0].name)
     return _attach_functions(finder, point, kind, path, found, 0, len(found) > 1)
 
 

@@ -137,8 +137,9 @@ class World(Protocol):
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """Where the code of a source line begins; ``source`` is the end of a source file's path, column 0 any."""
 
-    def inlined_copies(self, path: str, name: str) -> Inlined | None:
-        """The copies of a function in others, by debug information; the name may have C++ namespaces."""
+    def inlined_copies(self, path: str, name: str, own: bool = False) -> Inlined | None:
+        """The copies of a function in others, by debug information; the name may have C++ namespaces. ``own``: only by
+        that in the file itself, and only what a moment's reading finds: there may be more."""
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         """C++ names of the file ``source`` as people write them, others as they are; None where there is no

@@ -192,8 +192,8 @@ def code_places(subject: Subject, address: int) -> Json:
     return dwarf_frames.code_places(subject.elf, address)
 
 
-def inlined(subject: Subject, name: str) -> Json:
+def inlined(subject: Subject, name: str, brief: bool) -> Json:
     from . import dwarf_inlined
 
-    found = dwarf_inlined.inlined_copies(subject.elf, name)
+    found = dwarf_inlined.inlined_copies(subject.elf, name, brief)
     return found.values() if found is not None else None

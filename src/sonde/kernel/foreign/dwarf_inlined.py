@@ -26,17 +26,22 @@ if TYPE_CHECKING:
 # A unit, a function of it, and the copy of another that is inlined in it.
 Copy: TypeAlias = "tuple[CompileUnit, DIE, DIE]"
 
-SECONDS = 5.0  # of reading units; what has been found by then is the answer
+SECONDS = 5.0  # of CPU time for reading units; what has been found by then is the answer
+MOMENT = 0.3  # the same of a brief search
+_BRIEF_BYTES = 16 << 20  # of .debug_info: a brief search does not begin with more
 _WITHIN = ("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block", "DW_TAG_catch_block")
 
 
-def inlined_copies(elf: Elf, name: str) -> Inlined | None:
-    """The answer of World.inlined; ``name`` is the function's, its linkage name, or one with C++ namespaces."""
+def inlined_copies(elf: Elf, name: str, brief: bool = False) -> Inlined | None:
+    """The answer of World.inlined_copies; ``name`` is the function's, its linkage name, or one with C++ namespaces."""
+    section = elf.find_section(".debug_info")
+    if brief and (section is None or section.size > _BRIEF_BYTES):
+        return None
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         return None
     try:
-        copies = _Search(info, name).find_copies()
+        copies = _Search(info, name, MOMENT if brief else SECONDS).find_copies()
         if not copies:
             return None
         callers = {info.probe_name(function) for _, function, _ in copies}
@@ -48,30 +53,34 @@ def inlined_copies(elf: Elf, name: str) -> Inlined | None:
 
 
 class _Search:
-    """One search for a function."""
+    """One search for a function, in so many seconds of CPU time."""
 
-    def __init__(self, info: DebugInfo, name: str) -> None:
+    def __init__(self, info: DebugInfo, name: str, seconds: float) -> None:
+        self._end = time.process_time() + seconds
         self._dwarf = info.dwarf
         self._name = name
         self._own: list[int] = []  # offsets of the function's own entries
 
     def find_copies(self) -> list[Copy]:
         """(unit, function, the copy inlined into that function), in the order of the file."""
-        end = time.monotonic() + SECONDS
         found: dict[int, Copy] = {}
         read = set[int]()
         for unit in self._candidate_units():
-            if unit.cu_offset not in read and time.monotonic() < end:
+            if time.process_time() > self._end:
+                break
+            if unit.cu_offset not in read:
                 read.add(unit.cu_offset)
                 found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies_in_unit(unit))
         return [found[offset] for offset in sorted(found)]
 
     def _candidate_units(self) -> Iterator[CompileUnit]:
-        yield from units_naming(self._dwarf, self._name.rpartition("::")[2])
-        yield from units_referring(self._dwarf, self._own)  # which the former had
+        yield from units_naming(self._dwarf, self._name.rpartition("::")[2], self._end)
+        yield from units_referring(self._dwarf, self._own, self._end)  # which the former had
 
     def _copies_in_unit(self, unit: CompileUnit) -> Iterator[tuple[DIE, DIE]]:
         for function in iter_subprograms(unit.get_top_DIE()):
+            if time.process_time() > self._end:
+                break
             if self._is_wanted(function):
                 self._own.append(function.offset)
             pending = list(function.iter_children())

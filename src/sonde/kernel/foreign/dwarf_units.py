@@ -6,6 +6,7 @@ in .debug_str, and an entry refers to it by four bytes: only units with these by
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from io import BytesIO
 from sys import byteorder
@@ -18,27 +19,30 @@ if TYPE_CHECKING:
 _MOST = 64  # occurrences of a name's text; where there are more, all units may mean it
 
 
-def units_naming(dwarf: DWARFInfo, name: str) -> Iterator[CompileUnit]:
-    """The units in which an entry may have that name, and perhaps others, in the file's order."""
+def units_naming(dwarf: DWARFInfo, name: str, end: float = float("inf")) -> Iterator[CompileUnit]:
+    """The units in which an entry may have that name, and perhaps others, in the file's order, until
+    time.process_time() is ``end``."""
     text = name.encode("utf-8", "surrogateescape") + b"\0"
     places = _find_all(_section_bytes(dwarf.debug_str_sec), text)  # it may be the tail of a longer string
     if dwarf.debug_str_offsets_sec is not None or len(places) > _MOST:  # clang's units refer to strings by index
         return dwarf.iter_CUs()
-    return _units_containing(dwarf, [text, *[place.to_bytes(4, byteorder) for place in places]])
+    return _units_containing(dwarf, [text, *[place.to_bytes(4, byteorder) for place in places]], end)
 
 
-def units_referring(dwarf: DWARFInfo, entries: list[int]) -> Iterator[CompileUnit]:
+def units_referring(dwarf: DWARFInfo, entries: list[int], end: float) -> Iterator[CompileUnit]:
     """The units that may refer to one of these entries of other units, by offset, as link-time optimisation makes
     them."""
-    return _units_containing(dwarf, [offset.to_bytes(4, byteorder) for offset in entries[:_MOST]])
+    return _units_containing(dwarf, [offset.to_bytes(4, byteorder) for offset in entries[:_MOST]], end)
 
 
-def _units_containing(dwarf: DWARFInfo, needles: list[bytes]) -> Iterator[CompileUnit]:
+def _units_containing(dwarf: DWARFInfo, needles: list[bytes], end: float) -> Iterator[CompileUnit]:
     data = _section_bytes(dwarf.debug_info_sec)
     wanted = [needle for needle in needles if needle in data]
     for unit in dwarf.iter_CUs() if wanted else ():
-        end = unit.cu_offset + unit.size
-        if any(data.find(needle, unit.cu_offset, end) >= 0 for needle in wanted):
+        if time.process_time() > end:
+            return
+        until = unit.cu_offset + unit.size
+        if any(data.find(needle, unit.cu_offset, until) >= 0 for needle in wanted):
             yield unit
 
 

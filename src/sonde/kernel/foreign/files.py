@@ -328,9 +328,9 @@ class ElfFile(ForeignFile):
             self._account_kept(_FRAME + sum([getsizeof(name) + getsizeof(file) for name, file, _ in known]))
         return known
 
-    def inlined_copies(self, name: str) -> Inlined | None:
-        """The inlined copies of a function."""
-        found = self.ask_reader("inlined", name)
+    def inlined_copies(self, name: str, own: bool) -> Inlined | None:
+        """The inlined copies of a function; see World.inlined_copies."""
+        found = self.ask_reader("inlined", name, own) if self._has_debug_info or not own else None
         return Inlined(*found) if found else None
 
     def ask_reader(self, question: str, *arguments: Json) -> Any:
@@ -549,10 +549,10 @@ def is_elf(path: str) -> bool:
     return read_start(path, 4) == b"\x7fELF" or bool(split_member(path)[1]) and read_start(path, 2) == b"PK"
 
 
-def inlined_copies(path: str, name: str) -> Inlined | None:
+def inlined_copies(path: str, name: str, own: bool = False) -> Inlined | None:
     """The inlined copies of a function, by the file's debug information; None if it has none."""
     try:
-        return open_elf(path).inlined_copies(name)
+        return open_elf(path).inlined_copies(name, own)
     except EnvironmentProblem:
         return None
 
