@@ -112,18 +112,26 @@ class Diagnostic(Record):
         said = shorten_message(self.message)
         if self.span is None:
             return "\n".join([f"{self.severity}: {said}", *hints])
-        lines = self._show_place(self.span, said)
-        calls, at = 0, self.span
-        while isinstance(at, ExpandedSpan) and calls < MOST_CALLS:
-            calls, at = calls + 1, at.within
-            lines += self._show_place(at, "expanded from")
-        return "\n".join([*lines, *hints])
+        lines = show_place(self.span, self.severity, said)
+        return "\n".join([*lines, *show_expansion(self.span, self.severity), *hints])
 
-    def _show_place(self, span: Span, said: str) -> list[str]:
-        source = span.source
-        line, column = source.line_and_column(span.start)
-        last, end = source.line_and_column(max(span.start, span.end))
-        text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line_text(line))
-        if last != line:
-            end = len(text) + 1
-        return [f"{span}: {self.severity}: {said}", *underline_span(text, column - 1, end - 1)]
+
+def show_expansion(span: Span | None, severity: str) -> list[str]:
+    """Lines that show each call by which a macro came to be at a place, from the inside out."""
+    lines: list[str] = []
+    calls = 0
+    while isinstance(span, ExpandedSpan) and calls < MOST_CALLS:
+        calls, span = calls + 1, span.within
+        lines += show_place(span, severity, "expanded from")
+    return lines
+
+
+def show_place(span: Span, severity: str, said: str) -> list[str]:
+    """Position and message, the source line, an underline."""
+    source = span.source
+    line, column = source.line_and_column(span.start)
+    last, end = source.line_and_column(max(span.start, span.end))
+    text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line_text(line))
+    if last != line:
+        end = len(text) + 1
+    return [f"{span}: {severity}: {said}", *underline_span(text, column - 1, end - 1)]

@@ -23,7 +23,7 @@ from sonde.runtime.values import (
     make_record_class,
     to_text,
 )
-from sonde.source import Source, Span
+from sonde.source import ExpandedSpan, Source, Span
 from sonde.types import Stack
 
 
@@ -162,6 +162,22 @@ def test_messages_with_a_place(screen: Screen) -> None:
         "begin { print(kstack); }\n              ~~~~~~\n"
         "stdin:1:9-22: ERROR: bad 10\n"
         "WARNING: somewhere\n")
+
+
+def test_a_message_in_a_macro_shows_the_calls_that_led_there(screen: Screen) -> None:
+    source = Source("stdin", "macro a() { errorf(\"no\"); }\nmacro b() {\ta(); }\nbegin { b(); }\n")
+    outer = Span(source, 55, 58)
+    inner = ExpandedSpan(source, 40, 43, outer)
+    screen.text.report_located("ERROR", b"no", ExpandedSpan(source, 12, 24, inner))
+    assert screen.told().decode() == (
+        "stdin:1:13-25: ERROR: no\n"
+        "stdin:2:13-16: ERROR: expanded from\nmacro b() {\ta(); }\n           \t~~~\n"
+        "stdin:3:9-12: ERROR: expanded from\nbegin { b(); }\n        ~~~\n")
+    screen.text.report_runtime_error("Invalid argument", inner, "get_stack", -22)
+    assert screen.told().decode() == (
+        "stdin:2:13-16: WARNING: Invalid argument\nAdditional Info - helper: get_stack, retcode: -22\n"
+        "macro b() {\ta(); }\n           \t~~~\n"
+        "stdin:3:9-12: WARNING: expanded from\nbegin { b(); }\n        ~~~\n")
 
 
 def test_control_characters_never_leave_their_line() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..basics import itemgetter
-from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.losses import with_times
 from ..runtime.provenance import Provenance
 from ..runtime.values import ArrayValue, EnumValue, Items, RecordValue, ScriptValue, StructValue, key_text, to_text
+from ..source import show_expansion, show_place
 from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
@@ -184,9 +184,10 @@ class TextOutput(Streams):
         self.write_note(failure_message(message, span, helper, retcode, count))
 
     def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
-        """errorf() and warnf(): severity is ERROR or WARNING."""
+        """errorf() and warnf(): severity is ERROR or WARNING. In a macro the calls that led there follow."""
         place = f"{span}: " if span is not None else ""
-        self._write_error_line(f"{place}{severity}: {text.decode('utf-8', 'surrogateescape')}")
+        said = f"{place}{severity}: {text.decode('utf-8', 'surrogateescape')}"
+        self._write_error_line("\n".join([said, *show_expansion(span, severity)]))
 
     def report_statistics(self, costs: Sequence[ProbeCost]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
@@ -277,18 +278,12 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
 
 
 def failure_message(message: str, span: Span | None, helper: str, retcode: int, count: int) -> str:
-    """What went wrong in a program: where, what, how often, the line, an underline."""
-    said = f"WARNING: {with_times(message, count)}" + \
+    """What went wrong in a program: where, what, how often, the line, an underline, the same of calls of macros."""
+    said = f"{with_times(message, count)}" + \
         (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else "")
     if span is None:
-        return said
-    source = span.source
-    line, column = source.line_and_column(span.start)
-    last, end = source.line_and_column(max(span.start, span.end))
-    text = source.line_text(line)
-    if last != line:
-        end = len(text) + 1
-    return "\n".join([f"{span}: {said}", *underline_span(text, column - 1, end - 1)])
+        return f"WARNING: {said}"
+    return "\n".join([*show_place(span, "WARNING", said), *show_expansion(span, "WARNING")])
 
 
 class _Sink(Stream):
