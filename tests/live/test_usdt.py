@@ -133,6 +133,19 @@ def test_wildcards(target: Path) -> None:
     assert sorted(tracer.lines) == [f"@[usdt:{target}:app:gated]: 3", f"@[usdt:{target}:app:step]: 4"]
 
 
+@pytest.mark.parametrize("written", ['{}:"app":"step"', '{}:app:"step"', '"{}":app:step', '{}:"step"',
+                                     '{}:"a"*:st"ep"'])
+def test_names_in_quotation_marks(target: Path, written: str) -> None:
+    tracer = trace(f"usdt:{written.format(target)} {{ @ = count(); }}", lambda: run(target))
+    assert tracer.lines == ["@: 4"]
+
+
+def test_a_probe_of_several_places_is_proposed_once(target: Path) -> None:
+    done = run_sonde("-e", f"usdt:{target}:app:stepp {{ }}")
+    (hint,) = [line for line in done.stderr.splitlines() if "did you mean" in line]
+    assert done.returncode == 1 and hint.count(f"usdt:{target}:app:step") == 1
+
+
 @pytest.fixture()
 def waiting(target: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([target, "2", "wait"], stdin=subprocess.PIPE)

@@ -27,9 +27,9 @@ def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> li
     found = [a for file in paths for a in _probes_in_file(finder, file, provider or "*", name)]
     if found:
         return found
-    known = [f"{p.provider}:{p.name}" for file in paths for p in finder.world.usdt_probes(file)]
+    known = sorted({f"{p.provider}:{p.name}" for file in paths for p in finder.world.usdt_probes(file)})
     shown = f"{provider}:{name}" if len(parts) == 3 else name
-    candidates = known if len(parts) == 3 else [k.partition(":")[2] for k in known]
+    candidates = known if len(parts) == 3 else sorted({k.partition(":")[2] for k in known})
     problems = [problem for file in paths for problem in unreadable_hints(finder, file)]
     return finder.report_missing(point, problems or finder.did_you_mean(
         f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]),
