@@ -7,6 +7,7 @@ its separate debug file (see elf).
 from __future__ import annotations
 
 import os
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -227,11 +228,13 @@ def _layout_args(die: DIE, fields: list[tuple[str, Type]]) -> Struct:
     return Struct(f"_args_{qualified_name(find_origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
 
 
-def iter_subprograms(top: DIE) -> Iterator[DIE]:
-    """Functions of a unit, those in namespaces and classes included."""
+def iter_subprograms(top: DIE, end: float = 0.0) -> Iterator[DIE]:
+    """Functions of a unit, those in namespaces and classes included; until time.process_time() is ``end``, if given."""
     pending = [top]
     while pending:
         for child in pending.pop().iter_children():
+            if end and time.process_time() > end:
+                return
             if child.tag == "DW_TAG_subprogram":
                 yield child
             elif child.tag in _SCOPES and child.has_children:

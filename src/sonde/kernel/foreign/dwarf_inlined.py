@@ -28,7 +28,8 @@ Copy: TypeAlias = "tuple[CompileUnit, DIE, DIE]"
 
 SECONDS = 5.0  # of CPU time for reading units; what has been found by then is the answer
 MOMENT = 0.3  # the same of a brief search
-_BRIEF_BYTES = 16 << 20  # of .debug_info: a brief search does not begin with more
+_BRIEF_BYTES = 128 << 10  # of .debug_info: a brief search does not begin with more
+_BRIEF_COPIES, _BRIEF_UNIT = 50, 128 << 10  # with more copies, or in a larger unit, it looks for no line
 _WITHIN = ("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block", "DW_TAG_catch_block")
 
 
@@ -45,7 +46,8 @@ def inlined_copies(elf: Elf, name: str, brief: bool = False) -> Inlined | None:
         if not copies:
             return None
         callers = {info.probe_name(function) for _, function, _ in copies}
-        return Inlined(sorted(callers - {""}), len(copies), _first_line(info, copies))
+        short = len(copies) <= _BRIEF_COPIES and all(unit.size <= _BRIEF_UNIT for unit, _, _ in copies)
+        return Inlined(sorted(callers - {""}), len(copies), _first_line(info, copies) if short or not brief else "")
     except MemoryError:
         raise
     except Exception:  # pyelftools on a damaged file may raise anything: then nothing is known
@@ -78,13 +80,11 @@ class _Search:
         yield from units_referring(self._dwarf, self._own, self._end)  # which the former had
 
     def _copies_in_unit(self, unit: CompileUnit) -> Iterator[tuple[DIE, DIE]]:
-        for function in iter_subprograms(unit.get_top_DIE()):
-            if time.process_time() > self._end:
-                break
+        for function in iter_subprograms(unit.get_top_DIE(), self._end):
             if self._is_wanted(function):
                 self._own.append(function.offset)
             pending = list(function.iter_children())
-            while pending:
+            while pending and time.process_time() < self._end:
                 entry = pending.pop()
                 if entry.tag in _WITHIN:
                     pending += entry.iter_children()
