@@ -111,7 +111,7 @@ def on_kernel(spec: ScriptSpec, hit: Callable[[], object] = lambda: None, json: 
         session.load()
         context = LiveContext(spec, session.maps)
         try:
-            printer = Printer(spec, context, out, MapReader(session.maps, context))
+            printer = Printer(spec, context, out, MapReader(session.maps, context), warnings=False)
             session.attach()
             hit()
             for batch in session.stop_in_batches():
@@ -140,7 +140,7 @@ def _handle(spec: ScriptSpec, session: Session, printer: Printer, records: Itera
 def interpreted(spec: ScriptSpec, cpus: int = 2) -> str:
     """What the interpreter and the real output make of a script without events."""
     kernel, out = Kernel(spec, cpus), Capture()
-    printer = Printer(spec, kernel.names, out, lambda name, then: _take(kernel, name, then))
+    printer = Printer(spec, kernel.names, out, lambda name, then: _take(kernel, name, then), warnings=False)
     for kind in ("begin", "end"):
         for program in spec.programs:
             if program.attach[0].kind == kind:

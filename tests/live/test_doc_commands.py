@@ -98,6 +98,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield {"folder": str(folder), "pid": str(process.pid), "collector": collector.url, "group": "/",
                "program": program}
         process.kill()
+        collector.shutdown()
 
 
 class Collector(http.server.ThreadingHTTPServer):

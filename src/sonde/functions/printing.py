@@ -209,7 +209,8 @@ def _lower_print(lo: Lower, call: Call) -> None:
         assert target.key is not None
         records.send_record(lo, "print", [target.key], data={"map": target.name})
     else:
-        records.send_record(lo, "print", [target], data={"own": [0]} if _is_own(target) else {})
+        own = isinstance(target.type, Str) and _is_own(target)
+        records.send_record(lo, "print", [target], data={"own": [0]} if own else {})
 
 
 # --- time -----------------------------------------------------------------------------------------------
