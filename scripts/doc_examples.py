@@ -59,6 +59,7 @@ CONVERSIONS: list[tuple[str, str, str]] = [
     ("%c %p", "a character, an address", 'begin { printf("%c %p", 65, curtask); }'),
     ("%s", "text, and all that has one: stacks, symbols, addresses, enums by their names, booleans",
      'begin { printf("%s %-16s %.3s", comm, ksym(0), "abcdef"); }'),
+    ("%rq", "texts one behind the other with their NULs, as words() gives them: each in quotation marks; a backslash stands before those within, and before a backslash", 'begin { printf("%rq", buf("a b", 4)); }'),
     ("%r %rx %rh", "bytes: as text with escapes, all as escapes, as plain hexadecimal", 'begin { printf("%r %rx %rh", buf("abc", 3), buf("abc", 3), buf("abc", 3)); }'),
     ("%gr", "flags of memory allocations, by name", 'begin { printf("%gr", 0xcc0); }'),
 ]

@@ -109,6 +109,21 @@ def test_str_join(arguments: list[str], separator: str, joined: str) -> None:
     assert len(re.findall(r"^@\[.*\]: 1$", done.stdout, re.M)) == 1
 
 
+@pytest.mark.parametrize(("arguments", "most", "shown"), [
+    (["a b", ""], 20, '"a b" ""'), (["1", "2", "3"], 3, '"1" "2"'), (["z" * 5000], 20, f'"{"z" * 1000}'),
+    ([*"abc" * 25], 64, " ".join(f'"{letter}"' for letter in [*"abc" * 21])),
+])
+def test_words(arguments: list[str], most: int, shown: str) -> None:
+    command = shlex.join([shutil.which("true") or "true", *arguments])
+    line, = lines("tracepoint:syscalls:sys_enter_execve /pid == cpid/ { "
+                  f'printf("%rq\\n", words(args.argv, {most})); }}', "-c", command)
+    program, _, rest = line.partition('" ')
+    if "z" in shown:
+        assert rest.rstrip("z.\"").strip() == "" and rest.endswith('z"..')
+    else:
+        assert rest == shown, program
+
+
 @pytest.mark.parametrize(("pattern", "fits"), [
     ("*", True), ("?[aeiou]*", True), ("w*", True), ("w", False), ("*r", True), ("*r?", False), ("work[a-f]r", True),
     ("work[!a-f]r", False), ("*o*k*", True), ("*z*", False), ("worker", True), ("workers", False), ("", False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -98,7 +99,34 @@ def test_execsnoop_of_32_bit_programs(compat_target: str) -> None:
     assert [(row["COMM"], row["RET"], row["ARGS"]) for row in json_lines(done.stdout)] == [
         ("compat_target", 0, f"{compat_target} /nosuch /bin/sh -c true"), ("sh", 0, "/bin/sh -c true")]
     quoted = run_sonde("execsnoop", "-q", "--max-args", "2", "-c", f"{compat_target} /nosuch /bin/sh -c true")
-    assert re.search(r' "/bin/sh" "-c"$', quoted.stdout, re.M), quoted.stdout
+    assert re.search(r' "/bin/sh" "-c" \.\.\.$', quoted.stdout, re.M), quoted.stdout
+
+
+HOSTILE = ["", " ", '"', "\\", 'a" "b', '\\"', '" ...', "..", "a b",
+           "l\n09:09:09 1 0 init 0 \"/sbin/evil\"", "\x1b[2J", "\\n", "ü"]
+
+
+def unquote(shown: str) -> list[str]:
+    """The arguments that ``-q`` shows."""
+    assert re.fullmatch(r'(?:"(?:[^"\\\n]|\\.)*" ?)*', shown), shown
+    words = re.findall(r'"((?:[^"\\]|\\.)*)"', shown)
+    plain = {"n": "\n", "x": "\x1b"}
+    return [re.sub(r"\\(x1b|.)", lambda found: plain.get(found[1][0], found[1]), word) for word in words]
+
+
+@pytest.mark.parametrize("way", ["execve", "failed", "32-bit"])
+def test_execsnoop_quotes_hostile_arguments(way: str, request: pytest.FixtureRequest) -> None:
+    """No argument can pretend to be two, or to be a line."""
+    command = ["/bin/true", *HOSTILE]
+    if way == "failed":
+        command = ["env", "/nosuch", *HOSTILE]
+    elif way == "32-bit":
+        command = [request.getfixturevalue("compat_target"), "/nosuch", "/bin/true", *HOSTILE]
+    done = run_sonde("execsnoop", "-q", "-x", "--max-args", "30", "-c", shlex.join(command))
+    last = [line for line in done.stdout.splitlines() if re.match(r"\d\d:\d\d:\d\d", line)][-1]
+    expected = command[-len(HOSTILE) - 1:]
+    assert unquote(last[last.index('"'):]) == expected, done.stdout
+    assert ("-2" in last.split('"')[0]) == (way == "failed")
 
 
 def test_system_calls_of_32_bit_programs_have_their_names(compat_target: str) -> None:

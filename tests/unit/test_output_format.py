@@ -34,7 +34,7 @@ def parts(format: str) -> list[FormatPart]:
             rest = rest[len(spec):]
             length = next((x for x in ("hh", "h", "ll", "l", "j", "z", "t") if rest.startswith(x)), "")
             rest = rest[len(length):]
-            conversion = next(c for c in ("rx", "rh", "gr", *"diuoxXpcsr") if rest.startswith(c))
+            conversion = next(c for c in ("rx", "rh", "rq", "gr", *"diuoxXpcsr") if rest.startswith(c))
             rest = rest[len(conversion):]
             found.append(FormatPart("", conversion, spec, length))
     return found
@@ -114,6 +114,8 @@ def test_literals_alone() -> None:
     ("%s", t.Enum("e", 32, False, {1: "ONE"}), struct.pack("=I", 2), "2"),
     ("%d", t.Enum("e", 32, False, {1: "ONE"}), struct.pack("=I", 1), "1"),
     ("%r", t.Buf(3), struct.pack("=I3s", 3, b"a\n\\"), "a\\x0a\\"),
+    ("%rq", t.Buf(12), struct.pack("=I12s", 12, b'a b\0\0"\\\n\0cut'), '"a b" "" "\\"\\\\\\n" "cut"..'),
+    ("%rq", t.Buf(2), struct.pack("=I2s", 0, b""), ""), ("%rq", t.Buf(2), struct.pack("=I2s", 1, b"\0"), '""'),
     ("%rx", t.Buf(2), struct.pack("=I2s", 2, b"ab"), "\\x61\\x62"),
     ("%rh", t.Buf(2), struct.pack("=I2s", 2, b"\x0a\xfe"), "0a fe"),
     ("%rx", t.Array(t.UINT8, 2), b"\1\2", "\\x01\\x02"), ("%r|", t.Str(4), b"a\n\0x", "a\\x0a|"),

@@ -200,9 +200,60 @@ def write_str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Ope
         return lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
                          "probe_read_kernel_str")
 
+MOST_WORDS = 64  # strings that words() takes
+
+
+def check_words(context: CheckContext, node: Call, types: Types) -> Type | None:
+    """As many bytes as str() has characters."""
+    most = node.args[1].const if len(node.args) > 1 else JOINED
+    if not isinstance(most, int) or not 0 < most <= MOST_WORDS:
+        context.error("bad-argument", f"words() takes a constant number of strings, from 1 to {MOST_WORDS}", node)
+        return None
+    return None if check_join(context, node, types) is None else Buf(context.config.text_size)
+
+
+def write_words(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    """u32 length, then the strings of a char *[] up to its NULL, each with its NUL: what has none was cut."""
+    assert isinstance(type, Buf)
+    most = call.args[1].const if len(call.args) > 1 else JOINED
+    assert isinstance(most, int)
+    source, own = call.args[0].type, lo.context.default_space
+    space = source.space or own if isinstance(source, Pointer) else memory.number_space(own)
+    done, short, long = lo.b.block("joined"), lo.b.block("short"), lo.b.block("long")
+    with lo.scope():
+        array = lo.b.mov(lo.scalar_value(call.args[0]))
+        whole, element = lo.temp(2 * type.capacity), lo.temp(8)
+        memory.clear_bytes(lo, whole, type.capacity)
+        used = lo.b.function.reg("used")
+        lo.b.set(used, 0)
+        for index in range(most):
+            read, have = lo.b.block("ok"), lo.b.block("have")
+            result, name = memory.read_memory(lo, space, element, 8, lo.b.alu("add", array, 8 * index))
+            lo.on_failure(result, "read", name)
+            lo.b.branch("jeq", result, 0, read, done)
+            lo.b.start(read)
+            address = lo.b.load(element.base, element.off)
+            lo.b.branch("jeq", address, 0, done, have)
+            lo.b.start(have)
+            with _remaining_room(lo, whole, used, type.capacity - 1) as target:
+                length, name = memory.read_memory(lo, space, target, type.capacity, address, text=True)
+                lo.on_failure(length, "read", name)
+                _advance_length(lo, used, length)
+                lo.b.set(used, lo.b.alu("add", used, 1))
+        lo.b.jump(done)
+        lo.b.start(done)
+        lo.b.branch("jle", used, type.capacity, short, long)
+        lo.b.start(long)
+        lo.b.set(used, type.capacity)
+        lo.b.start(short)
+        lo.b.store(mem.base, mem.off, used, 4)
+        memory.copy_bytes(lo, whole, mem.at(4), type.capacity, 4)
 
 
 ROWS = (
+    Function("words", ("array:ptr|array|int", "most:integer?"), None,
+             "An array of strings as one buffer, each with its NUL, for %rq; twenty unless `most` is given.",
+             'printf("%rq", words(args.argv))', check_words, value=write_words),
     Function("join", ("array:ptr|array|int", "separator:literal?"), VOID, "Print an array of strings.",
              "join(args.argv)", check_join, sends="data", statement=_lower_join),
     Function("str_join", ("array:ptr|array|int", "separator:literal?"), None,

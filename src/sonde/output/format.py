@@ -314,7 +314,18 @@ def _gfp_text(value: ScriptValue) -> str:
     return gfp_names(value if isinstance(value, int) else 0)
 
 
-_BUFFER: dict[str, Callable[[Buffer], str]] = {"r": str, "rx": Buffer.to_escaped, "rh": Buffer.to_hex}
+def quote_words(words: bytes) -> str:
+    """``%rq``: texts that end in a NUL each in quotation marks, with ``\\"`` and ``\\\\`` within; one that was cut ends
+    in ``..``."""
+    from .text import line_safe
+    *whole, rest = words.split(b"\0")
+    quoted = ['"' + line_safe(word.decode("utf-8", "surrogateescape")).replace('"', '\\"') + '"'
+              for word in (*whole, rest)]
+    return " ".join(quoted[:-1]) if not rest else f"{' '.join(quoted)}.."
+
+
+_BUFFER: dict[str, Callable[[Buffer], str]] = {"r": str, "rx": Buffer.to_escaped, "rh": Buffer.to_hex,
+                                            "rq": quote_words}
 
 
 def _digits_renderer(flags: str, conversion: str) -> Callable[[int], bytes]:

@@ -34,7 +34,7 @@ MOST_PARTS = 100_000   # values in all types of a head, one for each element of 
 MOST_WORDS = 1 << 20   # of an aggregate
 _SIMPLE: dict[str, Callable[[Json], int | str]] = {"int": as_integer, "str": as_text, "bool": as_flag}
 _WIDEST = 4096         # a width in a format
-_CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "gr"}
+_CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "rq", "gr"}
 _SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path", *t.GROUPS}
 _FORMATTED = ("printf", "cat", "system")
 # Kind of site -> what its ``data`` must contain, and the minimum number of fields.

@@ -11,7 +11,8 @@ from .context import ARGUMENT, CheckContext
 from .library_texts import keep_number
 
 _CONVERSION = patterns.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
-                         r"(?P<conversion>rx|rh|gr|[diuoxXpcsraAeEfFgGn%])|%", patterns.DOTALL)
+                         r"(?P<conversion>rx|rh|rq|gr|[diuoxXpcsraAeEfFgGn%])|%", patterns.DOTALL)
+BYTES = ("r", "rx", "rh", "rq")  # what prints a buffer
 UNKNOWN = "aAeEfFgGn"  # C's, for which there are no values here
 
 
@@ -108,7 +109,7 @@ def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, a
 
 
 def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:
-    hints = ["%r prints what buf() gives"] if part.conversion in ("r", "rx", "rh") else ["use %s for strings"] \
+    hints = ["%r prints what buf() gives"] if part.conversion in BYTES else ["use %s for strings"] \
         if isinstance(type, Str) else []
     context.error("format-type",
                   f"unsupported format specifier for type '{convert.type_name(type)}': {part.conversion}",
@@ -119,6 +120,6 @@ def conversion_accepts(conversion: str, type: Type) -> bool:
     """Whether ``%conversion`` prints a value of ``type``."""
     if conversion == "s":
         return True
-    if conversion in ("r", "rx", "rh"):
+    if conversion in BYTES:
         return isinstance(type, Buf)
     return isinstance(type, (Int, Bool, Enum, Pointer))
