@@ -13,6 +13,7 @@ from .errors import (
     UsageError,
     VerifierError,
 )
+from .version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from .runtime.events import Event
     from .runtime.losses import Losses
     from .semantics.options import Options
-
-__version__ = "0.1.0"
 
 # Where the names come from that are only imported when they are used: start-up stays short.
 _LAZY = {

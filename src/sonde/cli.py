@@ -8,7 +8,7 @@ from errno import EMFILE
 
 from . import commands
 from .commands import COMMANDS
-from .errors import AttachError, CompileError, SondeError, UsageError, VerifierError, shorten_message
+from .errors import AttachError, CompileError, SondeError, UsageError, VerifierError
 from .invocation import (
     ask_for_recording,
     new_trace,
@@ -24,7 +24,7 @@ from .module_pack import keep_pack
 from .options import Parsed, parse_command_line, usage_text
 from .running import run
 from .scripts import FILE, classify_word, read_script
-from .source import Source
+from .source import Source, shorten_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,27 +24,6 @@ if TYPE_CHECKING:
     from .source import Diagnostic, Span
 
 ERROR, WARNING = "ERROR", "WARNING"
-_WIDEST = 400  # characters of a line, and twice that of a message, that are shown whole
-
-
-def underline_span(line: str, start: int, end: int) -> list[str]:
-    """A line of a script, and one that underlines it from ``start`` to ``end``; of an endless line, a part.
-    A place without width, such as the end of the text, has no underline."""
-    end = max(end, start)
-    if len(line) > _WIDEST:
-        first = max(0, min(start - _WIDEST // 4, len(line) - _WIDEST))
-        last = first + _WIDEST
-        lead = "..." if first else ""
-        tail = "..." if last < len(line) else ""
-        line, shift = lead + line[first:last] + tail, len(lead) - first
-        start, end = start + shift, min(end + shift, len(line))
-    pad = "".join(["\t" if c == "\t" else " " for c in line[:start]])
-    return [line, pad + "~" * (end - start)]
-
-
-def shorten_message(text: str) -> str:
-    """A message, without the middle of what is endless in it."""
-    return text if len(text) <= 4 * _WIDEST else f"{text[:_WIDEST]} ... {text[-_WIDEST:]}"
 
 
 class SondeError(Exception):

@@ -14,7 +14,7 @@ from .ownership import open_guarded
 from .scripts import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
 from .source import Source
 from .types import GROUPS
-from .watching import count, is_watched, makes_recording
+from .watching import count, is_watched, makes_recording, parse_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         view_class(parsed.get("format"))
     region = 0
     if parsed.has("flight"):
-        from .flight.settings import settings_of
+        from .flight_settings import settings_of
         region = settings_of(parsed).region
     elif parsed.has("flight-to") or parsed.has("when"):
         raise UsageError("--flight-to and --when are of a flight: --flight 30s")
@@ -210,7 +210,7 @@ def new_trace(source: Source, options: Options, process: Process | None, parsed:
     """The trace of a script, as the options of the command line have it."""
     from .api import Trace
     from .compiling import live_world
-    from .memory import Memory, parse_memory
+    from .memory import Memory
     measured = parsed.has("stats") or options.mode == "bench" or bool(parsed.command)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     world = permitted(live_world(), parsed) if parsed.has("no-feature") else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .basics import Generic, TypeVar
-from .errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,8 +10,6 @@ if TYPE_CHECKING:
 
 DEFAULT = 128 << 20  # bytes
 LEAST = 32 << 20
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Memory:
@@ -92,14 +89,3 @@ class Cache(Generic[_K, _V]):
         if found is not None:
             self.size -= found[1]
             self._gone(found[0])
-
-
-def parse_memory(text: str) -> Memory:
-    """``96M``: bytes, with K, M or G after them. UsageError for anything else, and below 32M."""
-    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "")
-    if not number.isascii() or not number.isdigit() or len(number) > 15 or unit not in _UNITS:
-        raise UsageError(f"--memory takes a size like 96M or 1G, not '{text}'")
-    total = int(number) * _UNITS[unit]
-    if total < LEAST:
-        raise UsageError(f"--memory takes 32M at least, not '{text}'")
-    return Memory(total)

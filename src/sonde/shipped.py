@@ -6,6 +6,7 @@ import os
 import sys
 
 from .basics import cache
+from .version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ def is_shipped(path: str) -> bool:
 def package_identity() -> tuple[object, ...]:
     """What tells this Sonde, and the Python that runs it, from any other. Of an archive and of an installed package,
     which nobody edits, that is when it was made; of a source tree each of its files."""
-    from . import __version__
     record = os.path.join(os.path.dirname(FOLDER), f"sonde_tracer-{__version__}.dist-info", "RECORD")
     for path in (_ARCHIVE or record, FOLDER):
         try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from .errors import SondeError, UsageError
 from .installed import how_to_add
-from .watching import can_draw_on
+from .tty import can_draw_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from .errors import UsageError
+from .memory import LEAST, Memory
 from .numerals import parse_whole
 from .options import Parsed
+from .tty import can_draw_on
+
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def redraws(parsed: Parsed) -> bool:
@@ -25,11 +27,6 @@ def pictures(parsed: Parsed) -> bool:
 def runs_tests(parsed: Parsed) -> bool:
     """Whether it is no trace, but a test or a benchmark."""
     return parsed.has("test") or parsed.has("bench") or parsed.has("mode")
-
-
-def can_draw_on(descriptor: int) -> bool:
-    """One that can be drawn on."""
-    return os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def count(parsed: Parsed) -> int:
@@ -58,6 +55,17 @@ def whole_number(parsed: Parsed, key: str, default: int) -> int:
     if not number:
         raise UsageError(f"--{key} takes a whole number from 1 up, not '{text}'")
     return number
+
+
+def parse_memory(text: str) -> Memory:
+    """``96M``: bytes, with K, M or G after them. UsageError for anything else, and below 32M."""
+    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "")
+    if not number.isascii() or not number.isdigit() or len(number) > 15 or unit not in _SIZES:
+        raise UsageError(f"--memory takes a size like 96M or 1G, not '{text}'")
+    total = int(number) * _SIZES[unit]
+    if total < LEAST:
+        raise UsageError(f"--memory takes 32M at least, not '{text}'")
+    return Memory(total)
 
 
 def is_watched(parsed: Parsed) -> bool:

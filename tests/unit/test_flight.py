@@ -20,7 +20,8 @@ from sonde.errors import SondeError, UsageError
 from sonde.flight import asking
 from sonde.flight.condition import MapCondition
 from sonde.flight.dumping import DumpFolder
-from sonde.flight.settings import KEPT, LEAST, Settings, parse_duration, region_bytes
+from sonde.flight.settings import LEAST, parse_duration, region_bytes
+from sonde.flight_settings import KEPT, Settings
 from sonde.runtime.flight import FlightReader, Stretch, merge_stretches, split_stretch
 from sonde.semantics.options import Options
 from sonde.source import Source

@@ -17,7 +17,7 @@ LONGEST = 600  # lines
 
 BASE = {"basics", "record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership",
         "installed", "shipped", "aliases", "service", "families", "numerals", "kinds", "cpython", "source", "plain",
-        "unwinding", "patterns", "library_texts", "wildcards", "limits"}
+        "unwinding", "patterns", "library_texts", "wildcards", "limits", "version", "tty"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in FILES} - {"cli", "__init__", "__main__"}
@@ -27,9 +27,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "basics": set(),
     "record": {"basics"},
     "ending": set(),
-    "memory": {"basics", "errors"},
-    "source": {"record", "errors"},
+    "memory": {"basics"},
+    "source": {"record"},
     "errors": {"source"},
+    "version": set(),
+    "tty": set(),
     "types": {"record", "errors"},
     "uapi": set(),
     "arch": {"basics", "record", "errors", "uapi"},
@@ -38,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plain": set(),
     "ownership": set(),
     "installed": set(),
-    "shipped": {"basics"},
+    "shipped": {"basics", "version"},
     "service": set(),
     "numerals": set(),
     "wildcards": set(),
@@ -77,7 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": ROOMS,
     "doctor": ROOMS,
     "selftest": ROOMS,
-    "terminal": BASE | {"output", "watching"},
+    "terminal": BASE | {"output"},
     "monitor": ROOMS | {"cli"},
     "verbose": BASE | {"compiling", "output", "traced_run"},
     "parameters": FRONT | BASE,
@@ -86,7 +88,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for
     "tables": BASE | BACK,
     "expected": BASE | BACK | {"tables"},
-    "watching": {"errors", "options", "numerals"},
+    "watching": {"errors", "options", "numerals", "memory", "tty"},
+    "flight_settings": {"errors", "flight", "options", "record"},
     "invocation": ROOMS,  # what api is asked for by the words of the command line
     "running": ROOMS | {"invocation"},
     "tabular": BASE | {"tables", "traced_run"},

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from sonde.errors import UsageError
-from sonde.memory import Cache, parse_memory
+from sonde.memory import Cache
+from sonde.watching import parse_memory
 
 
 @pytest.mark.parametrize("text, total", [("96M", 96 << 20), ("1g", 1 << 30), ("40000K", 40000 << 10),

@@ -105,7 +105,8 @@ def _read_both(parsed: Parsed) -> tuple[list[Run], list[Run]]:
 def _read_side(parsed: Parsed, path: str) -> list[Run]:
     """The runs in a file, or in all files of a folder."""
     from ..comparing.runs import read_run
-    from ..memory import Memory, parse_memory
+    from ..memory import Memory
+    from ..watching import parse_memory
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     paths = sorted([os.path.join(path, name) for name in os.listdir(path)]) if os.path.isdir(path) else [path]
     if not paths:
@@ -196,7 +197,8 @@ class _Runs:
     """Runs that are made now, each in a file that is read at once and removed."""
 
     def __init__(self, parsed: Parsed) -> None:
-        from ..memory import Memory, parse_memory
+        from ..memory import Memory
+        from ..watching import parse_memory
         from .generated import number_option
         self.repeats = number_option(parsed.named, "repeat", 5, 1000)
         self.sides: tuple[list[Run], list[Run]] = [], []

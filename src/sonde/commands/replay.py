@@ -62,8 +62,9 @@ _ALLOWED = {"format", "heatmap", "output", "B", "quiet", "no-warnings", "memory"
 def main(parsed: Parsed) -> int:
     """Replay; the exit status."""
     from .. import running
-    from ..memory import Memory, parse_memory
+    from ..memory import Memory
     from ..recording.replay import Sound
+    from ..watching import parse_memory
     refuse_options(parsed, _ALLOWED)
     if parsed.get("format") == "recording":
         raise UsageError("it is a recording already")

@@ -51,8 +51,9 @@ def is_recording(path: str) -> bool:
 def look_back(parsed: Parsed) -> int:
     """``sonde top RECORDING``; the exit status."""
     from ..errors import UsageError
-    from ..memory import Memory, parse_memory
+    from ..memory import Memory
     from ..monitor import show_recording
+    from ..watching import parse_memory
     from .replay import open_trace, set_zone
     for key in parsed.options.keys() - {"e", "memory", "no-warnings", "verbose"}:
         raise UsageError(f"sonde top of a recording has no {'-' if len(key) == 1 else '--'}{key}: the run is over")

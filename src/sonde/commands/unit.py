@@ -195,8 +195,9 @@ def main(parsed: Parsed) -> int:
         return _print_agent(parsed)
     from .. import invocation
     from ..compiling import compile, live_world
-    from ..memory import Memory, parse_memory
+    from ..memory import Memory
     from ..options import budget_of
+    from ..watching import parse_memory
     from .export import script_name
     budget_of(parsed)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
@@ -271,7 +272,7 @@ def _requested_service(parsed: Parsed) -> list[str]:
 
 
 def _flight_name(parsed: Parsed) -> str:
-    from ..flight.settings import flight_name
+    from ..flight_settings import flight_name
     return flight_name(parsed)
 
 

@@ -27,7 +27,7 @@ def _describe_machine() -> dict[str, str]:
     """Whose figures these are, by OpenTelemetry's names. The user's own OTEL_RESOURCE_ATTRIBUTES go before them."""
     from os import uname
 
-    from .. import __version__
+    from ..version import __version__
     machine = uname()
     return {"service.name": "sonde", "service.version": __version__, "host.name": machine.nodename,
             "host.arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine.machine, machine.machine),

@@ -83,7 +83,7 @@ class Agent:
 
     def serve(self) -> int:
         """One run from beginning to end; the exit status."""
-        from .. import __version__
+        from ..version import __version__
         machine = os.uname()
         self._send("hello", host=machine.nodename[:256], boot=_boot_id(), kernel=machine.release[:256],
                    machine=machine.machine[:256], sonde=__version__)

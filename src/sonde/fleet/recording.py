@@ -84,7 +84,7 @@ class FleetRecorder(Log):
 def describe_fleet(hosts: Sequence[str], request: FleetRequest, by_host: bool, outliers: bool, title: str,
                    facts: JsonObject) -> JsonObject:
     """The head of a recording; ``facts`` as those of one host's."""
-    from .. import __version__
+    from ..version import __version__
     zone = localtime()
     head: JsonObject = {
         "sonde": __version__, "protocol": VERSION, "hosts": list(hosts),

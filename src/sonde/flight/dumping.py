@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 from ..errors import SondeError
+from ..flight_settings import FORMATS, KEPT, Settings
 from ..invocation import recording_facts
 from ..options import Parsed
 from ..output import Output, Printer, json_kind, make_output
@@ -19,7 +20,6 @@ from ..runtime.flight import merge_stretches
 from ..spec import MapSpec
 from ..traced_run import TracedRun
 from .reading import maps_in_dumps
-from .settings import FORMATS, KEPT, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

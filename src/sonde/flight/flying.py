@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Callable, Iterable
 
+from ..flight_settings import settings_of
 from ..invocation import open_output
 from ..options import Parsed
 from ..output import Output, Printer, make_output
@@ -20,7 +21,6 @@ from .asking import Asked, Listener
 from .condition import MapCondition
 from .dumping import DumpFolder, make_printer, print_dump, read_maps, write_dump
 from .reading import PAUSE, carry_out, check_records, take_dump
-from .settings import settings_of
 
 
 def check_flight(parsed: Parsed, spec: ScriptSpec) -> None:
