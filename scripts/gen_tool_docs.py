@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from sonde import commands, tools  # noqa: E402
+from sonde.language.comments import parse_entries  # noqa: E402
 
 PAGES = ROOT / "docs" / "tools"
 TITLES = {"USAGE": "Usage", "OPTIONS": "Options", "COLUMNS": "Columns", "EXAMPLE": "Example",
@@ -79,7 +80,7 @@ def body(section: str, text: str) -> str:
 
 def table(what: str, text: str) -> str:
     """The entries of ``text`` as a table."""
-    rows = [f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |" for name, meaning in tools.parse_entries(text)]
+    rows = [f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |" for name, meaning in parse_entries(text)]
     return "\n".join([f"| {what} | what it is |", "|---|---|", *rows])
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from .errors import UsageError
 from .kernel.clocks import boot_time
+from .language.comments import column_descriptions
 from .options import Parsed
 from .service import tell_manager
 from .terminal import require_screen, run_app_beside
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .output.views import Showing
     from .recording.replay import ReplayTrace
     from .runtime.losses import Losses
+    from .spec import ScriptSpec
     from .traced_run import TracedRun
 
 LOOK = 0.25           # s: so often the terminal's size is looked at while nothing happens
@@ -180,7 +182,8 @@ class LiveRun:
         self.parsed = parsed
         self.publish = publish
         title = f"sonde {_run_title(parsed)}" if _run_title(parsed) != "sonde" else "sonde"
-        self.model = Model(trace.spec, title, parsed.tool, parsed.columns)
+        self.model = Model(trace.spec, title, parsed.tool, parsed.columns,
+                           descriptions=column_descriptions(trace.spec.source.text))
         self.printer = ModelPrinter(trace.spec, trace.context, trace.take_map, self.model, trace.options.warnings)
         self.follower = Follower(trace, parsed, None, self.publish_state)
 
@@ -252,10 +255,17 @@ def _show_in_browser(trace: TracedRun, parsed: Parsed, out: Output, port: int) -
     try:
         shown = LiveRun(trace, parsed, server.publish_snapshot)
         out.write_note(f"Serving on {server.url} until Ctrl-C")
+        if shows_nothing(trace.spec):
+            out.write_note("WARNING: the script prints nothing and keeps no maps: the page stays empty")
         shown.trace_session()
     finally:
         server.close()
     return shown.finish_run(out)
+
+
+def shows_nothing(spec: ScriptSpec) -> bool:
+    """Whether a script has neither maps nor anything that it prints."""
+    return not spec.shown_maps and all(site.control for site in spec.sites)
 
 
 def _show_on_terminal(trace: TracedRun, parsed: Parsed, out: Output) -> int:

@@ -385,6 +385,7 @@ class MapSpec(Record):
     labels: tuple[str, ...] = ()  # what the script calls the keys, "" for one without a name of its own
     at_end: str = ""  # where nothing print()s it, and ``end`` "clears" it, or "shows" it itself before it does
     fixed: bool = False  # the script declares its size as a plain number
+    about: str = ""  # what the script's comments say of it
 
 
 class Relocation(Value):
@@ -568,7 +569,6 @@ class Gate(Record):
 class Locator(Record):
     """A program that, run on a CPU, writes down where that keeps its current task, and which of its instructions name
     the map that it writes to: see kernel/current_task.py."""
-
     code: bytes
     places: list[int]
 

@@ -221,6 +221,45 @@ def test_what_a_script_keeps_for_itself_is_no_metric(target: Path, tmp_path: Pat
     assert pq.read_table(whole(file))["value"].to_pylist() == [5]
 
 
+UNITS = ("\n// The argument, in microseconds\n@lat_us = hist(arg0); @total_ms = sum((uint64)arg0);\n"
+         "// @spent: seconds of work\n@spent = stats(arg0); @read_kb[comm] = sum((uint64)1); ")
+
+
+def test_metrics_are_in_base_units_with_unit_and_help(target: Path) -> None:
+    port = free_port()
+    with Tracer("export", "--prometheus", f"127.0.0.1:{port}", "-e", f"uprobe:{target}:counted {{ {UNITS} }}"):
+        subprocess.run([target, str(CALLS)], check=True)
+        address = f"http://127.0.0.1:{port}/metrics"
+        plain = fetch(address)
+        asked = urllib.request.Request(address, headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            opened = answer.read().decode()
+    samples = parsed(plain)
+    for bound, count in (("0.0", 1), ("1e-06", 2), ("7e-06", 8), ("0.000255", 256), ("+Inf", CALLS)):
+        assert samples["sonde_lat_seconds_bucket", (("le", bound),)] == count
+    assert samples["sonde_seconds_total", ()] == sum(range(CALLS)) / 1000
+    assert samples["sonde_spent_seconds_sum", ()] == sum(range(CALLS))
+    assert samples["sonde_read_bytes_total", (("comm", "counting"),)] == CALLS * 1024
+    assert "# HELP sonde_lat_seconds The argument, in seconds\n# TYPE sonde_lat_seconds histogram\n" in plain
+    assert "# HELP sonde_spent_seconds seconds of work\n" in plain
+    for name, unit in (("lat", "seconds"), ("read", "bytes"), ("trace_detached", "seconds")):
+        assert f"# UNIT sonde_{name}_{unit} {unit}\n" in opened
+    assert opened.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("words", [["export", "--prometheus", "0"], ["unit", "--prometheus"]])
+def test_a_tool_that_has_no_metrics_says_what_to_use(words: list[str]) -> None:
+    if words[0] == "unit":
+        said = run_sonde(*words, "opensnoop").stderr
+    else:
+        address = f"127.0.0.1:{free_port()}"
+        with Tracer("export", "--prometheus", address, "opensnoop", "-p", str(os.getpid())) as tracer:
+            pass
+        said = tracer.stderr
+    assert "WARNING: no metrics but Sonde's own: opensnoop prints rows, and keeps no numbers in maps" in said
+    assert "sonde export --parquet FILE opensnoop, sonde -f json opensnoop, sonde serve opensnoop" in said
+
+
 # OTLP ---------------------------------------------------------------------------------------------------------------
 
 class Receiver:
@@ -293,6 +332,10 @@ def test_otlp_has_exact_counts(target: Path) -> None:
     assert not size.HasField("sum")
     assert metrics["sonde_s_sum"].sum.data_points[0].as_int == sum(range(CALLS))
     assert metrics["sonde_last"].gauge.data_points[0].as_int == CALLS - 1
+    units = {name: metric.unit for name, metric in metrics.items()}
+    assert all(units.values()) and all(metric.description for metric in metrics.values())
+    assert (units["sonde_calls"], units["sonde_bytes"], units["sonde_size"]) == ("{event}", "By", "1")
+    assert units["sonde_trace_traced_seconds"] == "s"
     assert {p.as_int for p in metrics["sonde_trace_lost_events"].sum.data_points} == {0}
 
 

@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "output": BASE | {"kernel", "runtime"},
     "merge": {"record", "errors", "types", "plain", "runtime"},
     "fleet": ROOMS - {"commands", "options", "monitor", "notebook"},
-    "tools": {"record", "errors", "arch", "kernel", "kinds", "shipped", "numerals"},
+    "tools": {"record", "errors", "arch", "kernel", "kinds", "language", "shipped", "numerals"},
     "spec_data": BASE | {"language"},
     "compiled": BASE | {"kernel", "language", "semantics", "spec_data"},
     "map_view": BASE | {"notebook", "reading", "expected", "tables", "tabular", "traced_run"},

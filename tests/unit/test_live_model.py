@@ -174,7 +174,7 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     made = Model(ScriptSpec([], maps, [], [], ["begin"], [], Config()), "x")
     tables = {table.name: table.columns for table in made.take_snapshot(Idle()).tables}
     assert set(tables) == {"@usecs", "@h"}
-    assert {"p50 µs", "p90 µs", "p99 µs"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])
+    assert {"p50 (µs)", "p90 (µs)", "p99 (µs)"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])
 
 
 @pytest.mark.parametrize("clauses, found", [

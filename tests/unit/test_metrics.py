@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from sonde import types as t
-from sonde.exporters.metrics import Gatherer, MapMetric
-from sonde.runtime.aggregates import Stats
+from sonde.exporters.metrics import Buckets, Family, Gatherer, MapMetric, Summed, explain_emptiness
+from sonde.runtime.aggregates import Histogram, Stats
 from sonde.runtime.losses import Losses
+from sonde.source import Source
 from sonde.spec import Config, MapSpec, ScriptSpec
 
 
@@ -36,7 +39,7 @@ def test_what_is_cleared_and_what_is_there_are_one() -> None:
     made = metric(t.Aggregate("stats"), 2)
     made.note_cleared([("a", Stats(2, 5, 10)), ("b", Stats(1, 7, 7)), ("c", Stats(1, 1, 1))])
     found = points(made, ("a", Stats(1, 2, 2)), ("d", Stats(1, 3, 3)))
-    assert found == {"a": Stats(3, 4, 12), "b": Stats(1, 7, 7), "other": Stats(2, 2, 4)}
+    assert found == {"a": Summed(3, 12), "b": Summed(1, 7), "other": Summed(2, 4)}
     assert found == points(made, ("a", Stats(1, 2, 2)), ("d", Stats(1, 3, 3))), "a look changes nothing"
 
 
@@ -52,5 +55,85 @@ def test_no_two_metrics_have_a_sample_of_one_name() -> None:
     maps = [MapSpec(name, "hash", 8, 8, 16, key=t.Str(16), value=t.Aggregate(kind)) for name, kind in kinds.items()]
     made = Gatherer(ScriptSpec([], maps, [], [], [], [], Config()), lambda name, then: [], Losses)
     assert {name: metric.name for name, metric in made.maps.items()} == {
-        "@n": "sonde_n", "@n_total": "sonde_n_total_map", "@h": "sonde_h", "@h_count": "sonde_h_count",
+        "@n": "sonde_n", "@n_total": "sonde_n_total_map", "@h": "sonde_h", "@h_count": "sonde_h_count_map",
         "@h_sum": "sonde_h_sum_map", "@s": "sonde_s", "@s_count": "sonde_s_count_map"}
+
+
+def family(name: str, value: t.Type, held: object, about: str = "", prefix: str = "tool") -> Family:
+    """The metric of a map without keys that holds a value."""
+    named = MapSpec(name, "hash", 8, 8, 16, value=value, about=about)
+    made = Gatherer(ScriptSpec([], [named], [], [], [], [], Config()), lambda name, then: [(None, held)],
+                    lambda: Losses([], [], []), prefix)
+    return made.gather_families()[0]
+
+
+def buckets(*values: int) -> Histogram:
+    counts = [0] * t.Aggregate("hist").words
+    for value in values:
+        counts[value + 1 if value < 2 else value.bit_length() + 1] += 1
+    return Histogram(counts)
+
+
+@pytest.mark.parametrize(("map", "kind", "about", "name", "unit", "point"), [
+    ("@usecs", "sum", "microseconds from begin to end", "sonde_tool_seconds", "s", 0.0025),
+    ("@total_us", "sum", "", "sonde_tool_seconds", "s", 0.0025),
+    ("@us_kernel", "max", "", "sonde_tool_kernel_seconds", "s", 0.0025),
+    ("@wait_ns", "max", "", "sonde_tool_wait_seconds", "s", 2.5e-06),
+    ("@wait", "max", "time in the queue, in ms", "sonde_tool_wait_seconds", "s", 2.5),
+    ("@tx_kb", "sum", "", "sonde_tool_tx_bytes", "By", 2500 * 1024),
+    ("@bytes", "sum", "", "sonde_tool_bytes", "By", 2500),
+    ("@busy", "avg", "percentage of the time", "sonde_tool_busy_ratio", "1", 25),
+    ("@rate", "max", "bytes/s of the link", "sonde_tool_rate_bytes_per_second", "By/s", 2500),
+    ("@us", "count", "microseconds are not what it counts", "sonde_tool_us", "{event}", 2500),
+    ("@bytes_count", "max", "", "sonde_tool_bytes_count", "1", 2500), ("@s", "max", "", "sonde_tool_s", "1", 2500),
+    ("@length", "max", "threads in the queue", "sonde_tool_length", "1", 2500)])
+def test_a_metric_is_in_its_base_unit_and_named_by_it(map: str, kind: str, about: str, name: str, unit: str,
+                                                      point: float) -> None:
+    made = family(map, t.Aggregate(kind, kind in ("max", "avg")), 2500, about)
+    assert (made.name, made.unit, made.points) == (name, unit, [((), point)])
+
+
+def test_help_is_what_the_script_says_in_the_unit_of_the_metric() -> None:
+    count = t.Aggregate("sum", False)
+    assert family("@usecs", count, 1, "microseconds from begin to end").help == "seconds from begin to end"
+    assert family("@wait", count, 1, "the wait, in ms, of all").help == "the wait, in seconds, of all"
+    assert family("@busy", t.Aggregate("avg"), 1, "time used, in percent").help == "time used, as a ratio"
+    assert family("@usecs", count, 1).help == "map @usecs, in seconds" and family("@n", count, 1).help == "map @n"
+    assert family("@ms", count, 1, "microseconds of each").unit == "s", "the name goes before"
+
+
+def test_bounds_of_a_histogram_are_in_the_base_unit() -> None:
+    made = family("@usecs", t.Aggregate("hist"), buckets(5, 1500))
+    point = made.points[0][1]
+    assert isinstance(point, Buckets) and point.bounds[0] == 7e-06 and point.bounds[-1] == 0.002047
+    assert made.name == "sonde_tool_seconds" and point.total == 2
+    plain = family("@size", t.Aggregate("hist"), buckets(5)).points[0][1]
+    assert isinstance(plain, Buckets) and plain.bounds == [7], "integers stay integers"
+
+
+def test_two_maps_of_one_name_but_for_the_unit() -> None:
+    maps = [MapSpec(name, "hash", 8, 8, 16, value=t.Aggregate("max")) for name in ("@lat_ms", "@lat_us")]
+    made = Gatherer(ScriptSpec([], maps, [], [], [], [], Config()), lambda name, then: [], Losses)
+    assert [metric.name for metric in made.maps.values()] == ["sonde_lat_seconds", "sonde_lat_map_seconds"]
+
+
+HEAD = """\
+// x: shows something
+//
+// COLUMNS
+//   @n   how many
+"""
+
+
+def test_what_a_head_does_not_explain_is_the_scripts_own() -> None:
+    """Of plain values: what a script adds up says something of its own accord."""
+    maps = [MapSpec("@since", "hash", 8, 8, 16, value=t.UINT64),
+            MapSpec("@n", "hash", 8, 8, 16, value=t.UINT64),
+            MapSpec("@c", "hash", 8, 8, 16, value=t.Aggregate("count"))]
+    for text, names in ((HEAD, ["@c", "@n"]), ("// x: something\n", ["@c", "@n", "@since"])):
+        spec = ScriptSpec([], maps, [], [], [], [], Config(), Source("x", text))
+        assert sorted(Gatherer(spec, lambda name, then: [], Losses).maps) == names
+    assert explain_emptiness(spec, "x") == []
+    only = ScriptSpec([], maps[:1], [], [], [], [], Config(), Source("x", HEAD))
+    assert explain_emptiness(only, "x") == ["WARNING: no metrics but Sonde's own: x keeps no numbers in maps",
+                                            "HINT: count in a map: @[comm] = count();"]

@@ -46,7 +46,7 @@ OPTIONS
   --prefix NAME            metrics are called sonde_NAME_MAP (the file's or tool's name)
 
 COLUMNS
-  sonde_SCRIPT_MAP            the map: count() and unsigned sum() as counter, hist() and lhist() as histogram, stats()
+  sonde_SCRIPT_MAP_UNIT       the map: count() and unsigned sum() as counter, hist() and lhist() as histogram, stats()
                               as summary, other numbers as gauge
   sonde_trace_lost_events     by probe: events that found the ring full
   sonde_trace_skipped_events  by probe: the kernel did not run the program
@@ -135,14 +135,18 @@ def script_name(source: Source) -> str:
 
 def _run_export(trace: TracedRun, parsed: Parsed, asked: dict[str, str]) -> int:
     from .. import invocation
-    from ..exporters.metrics import Gatherer
+    from ..exporters.metrics import Gatherer, explain_emptiness
     from ..output import make_output
     lock = threading.Lock()
     prefix = asked.get("prefix", script_name(trace.source))
     gatherer = Gatherer(trace.spec, trace.take_map, lambda: trace.losses, prefix, int(asked["keys"]),
                         lambda: trace.provenance)
-    if ("prometheus" in asked or "otlp" in asked) and gatherer.left_out:
-        invocation.print_to_stderr(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
+    if "prometheus" in asked or "otlp" in asked:
+        if gatherer.left_out:
+            names = ", ".join(gatherer.left_out)
+            invocation.print_to_stderr(f"WARNING: no metrics of {names}: the values are no numbers")
+        for line in explain_emptiness(trace.spec, script_name(trace.source)):
+            invocation.print_to_stderr(line)
     out = make_output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"), trace.ending)
     exporters = _make_exporters(trace, gatherer, asked, lock)
     try:

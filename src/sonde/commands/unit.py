@@ -210,6 +210,10 @@ def main(parsed: Parsed) -> int:
     if parsed.has("flight"):
         from ..flight.flying import check_flight
         check_flight(parsed, spec)
+    else:
+        from ..exporters.metrics import explain_emptiness
+        for line in explain_emptiness(spec, script_name(source)):
+            invocation.print_to_stderr(line)
     name = escape_text(script_name(source) or "a program")
     capabilities = needed_capabilities(spec)
     bounds = "" if parsed.has("unsafe") else f"TasksMax={TASKS}\nMemoryMax={most_memory(spec, memory.total)}\n"

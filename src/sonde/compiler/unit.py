@@ -141,7 +141,8 @@ class Unit:
             marker = 0 if counts else round_up(value.size, 8)
             stride = round_up(marker + 8 if marker else value.size, 64 if cpus > 1 else 8)
             return MapSpec(info.name, "array", 4, cpus * stride, 1, BPF_F_MMAPABLE, None, value, memory=True, cpus=cpus,
-                           stride=stride, marker=marker, read_in_kernel=observed, span=info.span, at_end=info.at_end)
+                           stride=stride, marker=marker, read_in_kernel=observed, span=info.span, at_end=info.at_end,
+                           about=info.about)
         type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
         if aggregate and "percpu" not in type:
             type = "lru_percpu_hash" if type == "lru_hash" else "percpu_hash"
@@ -149,7 +150,7 @@ class Unit:
         entries = info.entries or self.config.max_map_keys * (2 if aggregate and info.name in self.cleared else 1)
         spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
                        read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end,
-                       fixed=bool(info.entries and not info.unit),
+                       fixed=bool(info.entries and not info.unit), about=info.about,
                        adds=isinstance(value, Int) and info.name not in self.assigned)
         self.make_room(spec, info.on_demand)
         if info.name in self.of_threads:

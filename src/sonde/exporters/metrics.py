@@ -5,6 +5,8 @@
     stats()                                summary: count and sum
     all other numbers                      gauge (also sums of signed values, which may go down)
 
+Times are told in seconds and sizes in bytes, whatever unit the map is in, and a metric's name ends with the unit.
+
 What a script prints and clears at intervals is added up, so that counters never lose what came between two readings.
 Each map has a limited number of label sets; later keys count as ``other`` for good, since a counter must not shrink (a
 gauge may: keys that are gone make room).
@@ -13,16 +15,19 @@ gauge may: keys that are gone make room).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 
+from ..output.units import Unit, bare_name, in_base_unit, map_unit, named_unit
 from ..output.views.csv import cell_value, key_columns
 from ..output.views.view import key_parts
-from ..record import Record
+from ..record import Record, Value
 from ..runtime.aggregates import Histogram, Stats, divide_toward_zero
 from ..runtime.losses import Losses, describe_error
 from ..runtime.provenance import Provenance
 from ..runtime.series import Series
-from ..runtime.values import EnumValue, Item, Items, ScriptValue
+from ..runtime.values import Item, Items, ScriptValue
 from ..spec import MapSpec, ScriptSpec
+from ..tables import row_sites
 from ..types import Aggregate, Bool, Enum, Int
 
 TYPE_CHECKING = False
@@ -34,17 +39,20 @@ if TYPE_CHECKING:
 OTHER = "other"
 MOST_PROBES = 100  # with a counter of lost events even while it is 0
 COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
+SECONDS, BYTES, RATE, NUMBER = "s", "By", "By/s", "1"  # UCUM's codes
+EVENTS, MAPPINGS, PROCESSES, GROUPS, KEYS, FAILURES, ADDRESSES = (
+    "{event}", "{mapping}", "{process}", "{group}", "{key}", "{failure}", "{address}")
 _KINDS = {"count": COUNTER, "hist": HISTOGRAM, "lhist": HISTOGRAM, "stats": SUMMARY}
 
 Labels = tuple[str, ...]
-Point: TypeAlias = "int | float | Stats | Buckets"
+Point: TypeAlias = "float | Summed | Buckets"
 
 
 class Buckets(Record):
     """A histogram: ``counts[i]`` values were at most ``bounds[i]`` and above the previous bound; the last count is of
     those above all bounds."""
 
-    bounds: list[int]
+    bounds: list[float]
     counts: list[int]
 
     @property
@@ -52,14 +60,22 @@ class Buckets(Record):
         return sum(self.counts)
 
 
+class Summed(Value):
+    """How many values there were, and their sum."""
+
+    count: int
+    total: float
+
+
 class Family(Record):
-    """One metric: ``points`` are (label values, number | Buckets | Stats)."""
+    """One metric: ``points`` are (label values, number | Buckets | Stats); ``unit`` is UCUM's code."""
 
     name: str
     kind: str
     help: str
     labels: Labels
     points: list[tuple[Labels, Point]]
+    unit: str = NUMBER
 
 
 def metric_kind(named: MapSpec) -> str:
@@ -68,6 +84,31 @@ def metric_kind(named: MapSpec) -> str:
     if isinstance(value, Aggregate):
         return _KINDS.get(value.kind, COUNTER if value.kind == "sum" and not value.signed else GAUGE)
     return GAUGE if isinstance(value, Int | Bool | Enum) else ""
+
+
+def is_unexplained(named: MapSpec, spec: ScriptSpec) -> bool:
+    """Whether a map of plain values is a script's own affair: its head explains what it shows (COLUMNS), and not
+    that."""
+    if isinstance(named.value, Aggregate):
+        return False
+    head = "".join([f"{line}\n" for line in takewhile(lambda line: line[:2] == "//", spec.source.text.split("\n"))])
+    return "// COLUMNS\n" in head and named.name not in head
+
+
+def metric_maps(spec: ScriptSpec) -> list[MapSpec]:
+    """The maps that become metrics."""
+    return [named for named in spec.shown_maps if metric_kind(named) and not is_unexplained(named, spec)]
+
+
+def explain_emptiness(spec: ScriptSpec, name: str) -> list[str]:
+    """The lines that say that a script has nothing for metrics, and what to use instead; none if it has something."""
+    if metric_maps(spec):
+        return []
+    rows, script = bool(row_sites(spec)), name or "SCRIPT"
+    return [f"WARNING: no metrics but Sonde's own: {name or 'the script'} "
+            f"{'prints rows, and keeps' if rows else 'keeps'} no numbers in maps",
+            f"HINT: for its rows: sonde export --parquet FILE {script}, sonde -f json {script}, sonde serve {script}"
+            if rows else "HINT: count in a map: @[comm] = count();"]
 
 
 def is_additive(named: MapSpec) -> bool:
@@ -97,6 +138,7 @@ class MapMetric:
         self.name = name
         self.labels = labels
         self.kind = metric_kind(named)
+        self.unit = map_unit(named)
         self.others = 0  # keys without a label set of their own: now, or when the map was last cleared
         self._most = most
         self._gone: dict[Labels, AggregateValue] = {}  # what the script has cleared
@@ -120,7 +162,9 @@ class MapMetric:
         values, others = self._cap_label_sets(items)
         self.others = max(others, self._gone_others)
         _add_all(values, self._gone.items())
-        return Family(self.name, self.kind, f"map {self.named.name}", self.labels, self._make_points(values))
+        code = self.unit.code if self.unit is not None else EVENTS if self.kind == COUNTER else NUMBER
+        return Family(self.name, self.kind, help_text(self.named, self.unit), self.labels, self._make_points(values),
+                      code)
 
     def _cap_label_sets(self, items: Iterable[Item]) -> tuple[dict[Labels, AggregateValue], int]:
         """(values by label sets, how many keys count as "other" or, if values cannot be added up, are left out)."""
@@ -148,7 +192,7 @@ class MapMetric:
     def _make_points(self, found: dict[Labels, AggregateValue]) -> list[tuple[Labels, Point]]:
         histograms = {labels: value for labels, value in found.items() if isinstance(value, Histogram)}
         if self.kind != HISTOGRAM:
-            return [(labels, _to_point(value)) for labels, value in found.items()]
+            return [(labels, _to_point(value, self.unit)) for labels, value in found.items()]
         for value in histograms.values():
             used = [i for i, count in enumerate(value.counts) if count]
             if used:
@@ -160,7 +204,7 @@ class MapMetric:
         if self._high < 0:
             return Buckets([], [0])
         highs = [value.bucket_at(i).high for i in range(self._low, self._high + 1)]
-        bounds = [high - 1 for high in highs if high is not None]
+        bounds = [_to_base(high - 1, self.unit) for high in highs if high is not None]
         counts = value.counts[self._low:self._high + 1]
         return Buckets(bounds, counts if len(bounds) < len(counts) else [*counts, 0])
 
@@ -180,11 +224,20 @@ def _sort_weight(value: AggregateValue) -> int:
     return value if isinstance(value, int) else value.total
 
 
-def _to_point(value: AggregateValue) -> int | Stats:
+def _to_base(value: int, unit: Unit | None) -> float:
+    """A value in the base unit: an integer as long as nothing is divided."""
+    if unit is None:
+        return value
+    return value * unit.times if unit.parts == 1 else value * unit.times / unit.parts
+
+
+def _to_point(value: AggregateValue, unit: Unit | None) -> float | Summed:
     assert not isinstance(value, Histogram)
+    if isinstance(value, Stats):
+        return Summed(value.count, _to_base(value.total, unit))
     if isinstance(value, Series):
-        return next((p.value for p in reversed(value.points) if p.value is not None), 0)
-    return int(value) if isinstance(value, EnumValue | bool) else value
+        value = next((p.value for p in reversed(value.points) if p.value is not None), 0)
+    return _to_base(int(value), unit)
 
 
 class Gatherer:
@@ -202,15 +255,14 @@ class Gatherer:
         self.maps: dict[str, MapMetric] = {}
         # A counter that exists only once something was lost could not be monitored.
         self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
-        self.left_out: list[str] = []  # maps whose values are not numbers
         taken = set[str]()
-        for named in spec.shown_maps:
-            kind, name = metric_kind(named), metric_name(prefix, named.name)
-            if not kind:
-                self.left_out.append(named.name)
-                continue
+        self.left_out = [named.name for named in spec.shown_maps
+                         if not metric_kind(named) and not is_unexplained(named, spec)]  # their values are not numbers
+        for named in metric_maps(spec):
+            kind, name = metric_kind(named), metric_name(prefix, named)
+            ending = f"_{unit.base}" if (unit := map_unit(named)) is not None else ""
             while taken & _sample_names(name, kind):
-                name += "_map"
+                name = f"{name.removesuffix(ending)}_map{ending}"
             taken |= _sample_names(name, kind)
             self.maps[named.name] = MapMetric(named, name, key_columns(named), most)
 
@@ -226,35 +278,45 @@ class Gatherer:
         found = [metric.make_family(self._read(name, "")) for name, metric in self.maps.items()]
         losses = self._losses()
         lost = self._quiet | dict(losses.records)
-        own: list[tuple[str, str, str, Labels, list[tuple[Labels, Point]]]] = [
-            ("lost_events", COUNTER, "events that found the ring full", ("probe",),
-             [((probe,), count) for probe, count in lost.items()]),
-            ("skipped_events", COUNTER, "events for which the kernel did not run the program", ("probe",),
-             [((probe,), count) for probe, count in losses.skipped]),
-            ("withheld_events", COUNTER, "events that were skipped since the budget was spent", ("probe",),
-             [((probe,), count) for probe, count in (losses.withheld.events if losses.withheld else [])]),
-            ("detached_seconds", COUNTER, "for how long probes were detached since the budget was spent", (),
-             [((), losses.withheld.detached_ns / 1e9 if losses.withheld else 0)]),
-            ("late_events", COUNTER, "events that came out of order", (), [((), losses.late)]),
-            ("unseen_mappings", COUNTER, "mappings of processes that were not seen", (), [((), losses.unseen)]),
-            ("shared_addresses", COUNTER, "addresses at which a process had one program after another", (),
-             [((), losses.shared)]),
-            ("unplaced_events", COUNTER, "events before it was known whose control group it is", ("name",),
-             [((name,), count) for name, count in (*losses.unplaced, *losses.unnamed)]),
-            ("strayed_processes", COUNTER, "processes of -c that could not be followed", (), [((), losses.strayed)]),
-            ("unknown_groups", COUNTER, "control groups that could not be followed", (), [((), losses.unknown)]),
-            ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"),
-             _failure_counts(losses)),
-            ("other_keys", GAUGE, "keys without a label set of their own", ("map",),
-             [((name,), metric.others) for name, metric in self.maps.items() if metric.labels])]
+        own = [
+            Family("lost_events", COUNTER, "events that found the ring full", ("probe",),
+                   [((probe,), count) for probe, count in lost.items()], EVENTS),
+            Family("skipped_events", COUNTER, "events for which the kernel did not run the program", ("probe",),
+                   [((probe,), count) for probe, count in losses.skipped], EVENTS),
+            Family("withheld_events", COUNTER, "events that were skipped since the budget was spent", ("probe",),
+                   [((probe,), count) for probe, count in (losses.withheld.events if losses.withheld else [])], EVENTS),
+            Family("detached_seconds", COUNTER, "for how long probes were detached since the budget was spent", (),
+                   [((), losses.withheld.detached_ns / 1e9 if losses.withheld else 0)], SECONDS),
+            Family("late_events", COUNTER, "events that came out of order", (), [((), losses.late)], EVENTS),
+            Family("unseen_mappings", COUNTER, "mappings of processes that were not seen", (),
+                   [((), losses.unseen)], MAPPINGS),
+            Family("shared_addresses", COUNTER, "addresses at which a process had one program after another", (),
+                   [((), losses.shared)], ADDRESSES),
+            Family("unplaced_events", COUNTER, "events before it was known whose control group it is", ("name",),
+                   [((name,), count) for name, count in (*losses.unplaced, *losses.unnamed)], EVENTS),
+            Family("strayed_processes", COUNTER, "processes of -c that could not be followed", (),
+                   [((), losses.strayed)], PROCESSES),
+            Family("unknown_groups", COUNTER, "control groups that could not be followed", (),
+                   [((), losses.unknown)], GROUPS),
+            Family("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"),
+                   _failure_counts(losses), FAILURES),
+            Family("other_keys", GAUGE, "keys without a label set of their own", ("map",),
+                   [((name,), metric.others) for name, metric in self.maps.items() if metric.labels], KEYS)]
         if self._run is not None:
-            run = self._run()
-            own += [("info", GAUGE, "the run: always 1", ("command", "host", "kernel"),
-                     [((run.command, run.host, run.kernel), 1)]),
-                    ("start_time_seconds", GAUGE, "when it began: seconds since 1970", (), [((), run.started / 1e9)]),
-                    ("traced_seconds", GAUGE, "for how long everything has been attached", (), [((), run.seconds)])]
-        return found + [Family(f"sonde_trace_{name}", kind, help, labels, points)
-                        for name, kind, help, labels, points in own]
+            own += _run_families(self._run())
+        for family in own:
+            family.name = f"sonde_trace_{family.name}"
+        return found + own
+
+
+def _run_families(run: Provenance) -> list[Family]:
+    """What identifies a run."""
+    return [Family("info", GAUGE, "the run: always 1", ("command", "host", "kernel"),
+                   [((run.command, run.host, run.kernel), 1)]),
+            Family("start_time_seconds", GAUGE, "when it began: seconds since 1970", (),
+                   [((), run.started / 1e9)], SECONDS),
+            Family("traced_seconds", GAUGE, "for how long everything has been attached", (),
+                   [((), run.seconds)], SECONDS)]
 
 
 def _failure_counts(losses: Losses) -> list[tuple[Labels, Point]]:
@@ -267,14 +329,28 @@ def _failure_counts(losses: Losses) -> list[tuple[Labels, Point]]:
 
 
 def _sample_names(name: str, kind: str) -> set[str]:
-    """The names of a metric's samples in Prometheus: two metrics must not share one."""
-    ends = {COUNTER: ["_total"], HISTOGRAM: ["_bucket", "_count", "_sum"], SUMMARY: ["", "_count", "_sum"]}
+    """The names of a metric and of its samples in Prometheus: two metrics must not share one."""
+    ends = {COUNTER: ["_total"], HISTOGRAM: ["_bucket", "_count", "_sum"], SUMMARY: ["_count", "_sum"]}
     stem = name.removesuffix("_total") if kind == COUNTER else name
-    return {stem + end for end in ends.get(kind, [""])}
+    return {stem, *[stem + end for end in ends.get(kind, [])]}
 
 
-def metric_name(prefix: str, name: str) -> str:
-    """``sonde_tcplife_bytes`` of map ``@bytes`` of tcplife.bt."""
+def help_text(named: MapSpec, unit: Unit | None) -> str:
+    """What the script says of a map, in the unit of its metric; else which map it is."""
+    if not named.about:
+        return f"map {named.name}" + (f", in {unit.base}" if unit is not None else "")
+    return in_base_unit(named.about, unit) if unit is not None else named.about
+
+
+def metric_name(prefix: str, named: MapSpec) -> str:
+    """``sonde_tcplife_bytes`` of map ``@bytes`` of tcplife.bt, ``sonde_runqlat_seconds`` of ``@usecs`` of runqlat.bt.
+    It follows from the prefix, the map's name and its unit alone."""
     stem = "".join([c if c.isascii() and c.isalnum() else "_" for c in prefix])
-    found = "_".join(part for part in ("sonde", stem, name.removeprefix("@")) if part)
+    unit, own = map_unit(named), named.name.removeprefix("@")
+    if unit is not None:
+        own = bare_name(own) if named_unit(named.name) is not None else own
+        if metric_kind(named) == COUNTER and own.split("_")[-1] == "total":
+            own = own.removesuffix("total").rstrip("_")  # a counter's samples have it at their end
+        own = f"{own}_{unit.base}" if own else unit.base
+    found = "_".join(part for part in ("sonde", stem, own) if part)
     return found if found != "sonde" and not found.startswith("sonde_trace_") else f"{found}_map"

@@ -6,11 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from ..runtime.aggregates import Stats
 from ..tables import import_extra
 from . import Exporter as Base
 from . import complete_endpoint
-from .metrics import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point
+from .metrics import COUNTER, EVENTS, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point, Summed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,19 +106,19 @@ class OtlpExporter(Base):
 
         if family.kind == HISTOGRAM:
             points = [sdk.HistogramDataPoint(dict(zip(family.labels, labels)), self._began, now, value.total, None,
-                                             value.counts, [float(b) for b in value.bounds], None, None)
+                                             value.counts, [float(bound) for bound in value.bounds], None, None)
                       for labels, value in family.points if isinstance(value, Buckets)]
-            return [sdk.Metric(family.name, family.help, "", sdk.Histogram(points, total))]
+            return [sdk.Metric(family.name, family.help, family.unit, sdk.Histogram(points, total))]
         if family.kind == SUMMARY:  # OTLP's summaries are for old systems only: two sums say the same
-            stats = [(labels, value) for labels, value in family.points if isinstance(value, Stats)]
-            return [sdk.Metric(f"{family.name}_count", family.help, "",
+            stats = [(labels, value) for labels, value in family.points if isinstance(value, Summed)]
+            return [sdk.Metric(f"{family.name}_count", family.help, EVENTS,
                                sdk.Sum(number_points([(labels, s.count) for labels, s in stats]), total, True)),
-                    sdk.Metric(f"{family.name}_sum", family.help, "",
+                    sdk.Metric(f"{family.name}_sum", family.help, family.unit,
                                sdk.Sum(number_points([(labels, s.total) for labels, s in stats]), total, False))]
         data = sdk.Sum(number_points(family.points), total, True) if family.kind == COUNTER else sdk.Gauge(
             number_points(family.points))
         assert family.kind in (COUNTER, GAUGE)
-        return [sdk.Metric(family.name, family.help, "", data)]
+        return [sdk.Metric(family.name, family.help, family.unit, data)]
 
 
 def explain_refusal(endpoint: str, otherwise: str = "") -> str:

@@ -47,6 +47,8 @@ class ProfilesExporter(Base):
         from urllib.request import Request, urlopen
         folded = self._folder.folded
         if not folded:
+            self._complain("WARNING: OTLP: there is no profile to send: nothing was collected in "
+                           + ", ".join([named.name for named in self._maps]))
             return
         body = encode_profiles(folded, self._maps, "", self._provenance())
         request = Request(self._endpoint, body, {"Content-Type": "application/x-protobuf", "User-Agent": "sonde"})

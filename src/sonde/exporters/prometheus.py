@@ -24,10 +24,9 @@ from ..output.live.bounded import (
     is_named_here,
     own_names,
 )
-from ..runtime.aggregates import Stats
 from ..tables import import_extra
 from . import Exporter as Base
-from .metrics import COUNTER, HISTOGRAM, SUMMARY, Buckets, Family
+from .metrics import BYTES, COUNTER, HISTOGRAM, NUMBER, RATE, SECONDS, SUMMARY, Buckets, Family, Summed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,6 +144,12 @@ def is_host(text: str) -> bool:
         return False
 
 
+def prometheus_unit(family: Family) -> str:
+    """A metric's unit as Prometheus calls it, which its name ends with; "" if it has none."""
+    unit = {SECONDS: "seconds", BYTES: "bytes", RATE: "bytes_per_second", NUMBER: "ratio"}.get(family.unit, "")
+    return unit if family.name.endswith(f"_{unit}") else ""
+
+
 class Collector:
     """Converts families to prometheus_client's."""
 
@@ -159,13 +164,14 @@ class Collector:
 
     def _convert_family(self, family: Family) -> Any:
         core, name, help, labels = self._core, family.name, family.help, list(family.labels)
+        unit = prometheus_unit(family)
         if family.kind == HISTOGRAM:
             return self._convert_histogram(family)
         make = {COUNTER: core.CounterMetricFamily, SUMMARY: core.SummaryMetricFamily}.get(
             family.kind, core.GaugeMetricFamily)
-        found: Any = make(name, help, labels=labels)
+        found: Any = make(name, help, labels=labels, unit=unit)
         for values, point in family.points:
-            if isinstance(point, Stats):
+            if isinstance(point, Summed):
                 found.add_metric(list(values), count_value=point.count, sum_value=point.total)
             else:
                 found.add_metric(list(values), point)
@@ -173,7 +179,8 @@ class Collector:
 
     def _convert_histogram(self, family: Family) -> Any:
         """A histogram without a sum: a map of buckets does not have it, and a guess would look like the truth."""
-        found: Any = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels))
+        found: Any = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels),
+                                                            unit=prometheus_unit(family))
         for values, point in family.points:
             assert isinstance(point, Buckets)
             counts = list(accumulate(point.counts))

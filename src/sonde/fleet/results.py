@@ -333,7 +333,7 @@ def _with_host(named: MapSpec) -> MapSpec:
         own = named.key.of if isinstance(named.key, Tuple) and not named.key.names else (named.key,)
     labels = named.labels if len(named.labels) == len(own) else ("",) * len(own)
     return MapSpec(named.name, named.type, 0, 0, 0, key=Tuple((Str(64), *own)) if own else Str(64), value=named.value,
-                   labels=("host", *["" if label == "host" else label for label in labels]))
+                   labels=("host", *["" if label == "host" else label for label in labels]), about=named.about)
 
 
 def _event_args(site: EventSite, value: bytes) -> tuple[ScriptValue, ...]:

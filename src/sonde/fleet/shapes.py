@@ -41,7 +41,8 @@ def describe_script(spec: ScriptSpec) -> JsonObject:
 
 def _describe_map(named: MapSpec) -> JsonObject:
     return {"name": named.name, "key": _describe_type(named.key), "value": _describe_type(named.value),
-            "keyless": named.memory or named.key is None, "labels": list(named.labels)}
+            "keyless": named.memory or named.key is None, "labels": list(named.labels),
+            "about": named.about}
 
 
 def _describe_site(site: EventSite) -> JsonObject:
@@ -124,7 +125,8 @@ def _read_map(described: JsonObject) -> MapSpec:
     if not name.startswith("@") or value is None:
         raise ValueError
     return MapSpec(name, "hash", 0, 0, 0, key=_read_type(described["key"]), value=value,
-                   memory=bool(described["keyless"]), labels=tuple(as_texts(described["labels"], MOST)))
+                   memory=bool(described["keyless"]), labels=tuple(as_texts(described["labels"], MOST)),
+                   about=as_text(described.get("about", "")))
 
 
 def _read_site(described: JsonObject, source: Source) -> EventSite:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from ..ending import Ending
+from ..language.comments import column_descriptions
 from ..output import Output
 from ..output.live.model import MOST_ROWS, LiveRow, LiveTable, Model, Snapshot, ToolTable, clean_cell
 from ..service import tell_manager
@@ -30,6 +31,7 @@ class WatchedPresenter(Presenter):
         self._title, self._tool, self._by_host = title, tool, by_host
         self._made: Model | None = None  # once it has begun
         self._hosts: dict[str, ToolTable] = {}  # what each host's tool prints
+        self._descriptions: dict[str, str] = {}  # of its columns
         self._rows = ToolTable(tool)             # the same of all, one after another
         self._kept: dict[object, HostEvent | MergedPrint] = {}  # the latest print of each map, and what `end` prints
         self.publish: Callable[[Snapshot], object] = _nobody
@@ -47,6 +49,8 @@ class WatchedPresenter(Presenter):
         self.final.begin(spec)
         self._made = Model(merged_spec(spec, self._by_host), self._title)
         self.out = self._made.out
+        self._descriptions = column_descriptions(spec.source.text)
+        self._rows = ToolTable(self._tool, self._descriptions)
 
     def show_print(self, item: MergedPrint) -> None:
         self._kept.pop(item.name, None)
@@ -59,7 +63,7 @@ class WatchedPresenter(Presenter):
             self._kept[len(self._kept), event.host] = event
             return
         if event.heading or event.cells:
-            table = self._hosts.setdefault(event.host, ToolTable(self._tool))
+            table = self._hosts.setdefault(event.host, ToolTable(self._tool, self._descriptions))
             if event.heading:
                 table.write_heading(event.heading)
             else:

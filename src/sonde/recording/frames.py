@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..language.comments import column_descriptions
 from ..output.live.model import Model, ModelPrinter, Snapshot
 from ..record import Record
 from .questions import AnsweringTrace
@@ -56,7 +57,8 @@ class _SliceReader:
         self._moment = self._first = trace.recording.facts.time
         self._frames: list[TimeSlice] = []
         self._step, self._due = STEP, 0.0
-        self._model = Model(trace.spec, title, tool, columns, self._elapsed)
+        self._model = Model(trace.spec, title, tool, columns, self._elapsed,
+                            column_descriptions(trace.spec.source.text))
         self._printer = _RecordedPrinter(trace, self._model)
 
     def _elapsed(self) -> float:

@@ -17,6 +17,7 @@ from ..language.ast import (
     StrLiteral,
     Variable,
 )
+from ..language.comments import MapComments
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.map_sizes import MAP_SIZES
 from ..source import Source, Span
@@ -260,9 +261,9 @@ def _does_nothing(node: object) -> bool:
 def _final_maps(context: CheckContext, script: Script) -> dict[str, ScriptMap]:
     """The maps that hold something, by name, with their final types."""
     labels = name_keys([program.probe.trees for program in context.programs])
-    at_end = what_end_does(script, context.functions)
-    return {name: _finish_map(state, labels.get(name, ()), at_end.get(name, "")) for name, state in context.maps.items()
-            if state.inferred_value is not None}
+    at_end, comments = what_end_does(script, context.functions), MapComments(context.options.named)
+    return {name: _finish_map(state, labels.get(name, ()), at_end.get(name, ""), comments)
+            for name, state in context.maps.items() if state.inferred_value is not None}
 
 
 LONGEST_KEY = 512  # bytes, before Linux 5.11 (MAX_BPF_STACK)
@@ -276,8 +277,9 @@ def _check_keys(maps: dict[str, ScriptMap], world: World, diagnostics: Diagnosti
                               ["set max_strlen, or give str() a length"])
 
 
-def _finish_map(state: MapState, labels: tuple[str, ...], at_end: str) -> ScriptMap:
+def _finish_map(state: MapState, labels: tuple[str, ...], at_end: str, comments: MapComments) -> ScriptMap:
     assert state.inferred_value is not None
     key = plain_type(state.inferred_key) if state.inferred_key is not None else None
     return ScriptMap(state.name, key, plain_type(state.inferred_value), state.span, state.kind, state.entries,
-                     len(state.programs), state.read, labels, at_end, state.unit, state.on_demand)
+                     len(state.programs), state.read, labels, at_end, state.unit, state.on_demand,
+                     comments.describe_map(state.name, state.span.source.text, state.span.start))

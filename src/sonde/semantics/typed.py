@@ -34,6 +34,7 @@ class ScriptMap(Record):
     at_end: str = ""
     unit: int = 0  # see MapDecl
     on_demand: bool = False  # its size is that of a kind of objects, far more than there mostly are
+    about: str = ""  # see MapSpec
 
 
 class WholeMap(Choice):

@@ -35,13 +35,13 @@ import os
 
 from ..errors import UsageError
 from ..kinds import KINDS
+from ..language.comments import describe_columns, parse_entries
 from ..record import Record
 from ..shipped import list_shipped, read_shipped
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
 OPTIONAL = {"OPTIONS", "READING"}
-_GAP = "  "  # what separates a name from its description, at least
 
 
 class ToolOption(Record):
@@ -147,6 +147,11 @@ class Tool(Record):
                  for word in left.split()]
         return [name for name in names if any(map(str.isalnum, name))]
 
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """What COLUMNS says of each column and map."""
+        return describe_columns(self.sections.get("COLUMNS", ""))
+
 
 def _series(release: str) -> list[int]:
     """[6, 18] of 6.18.44."""
@@ -161,18 +166,6 @@ def both_ends(function: str) -> list[str]:
     if kind is None or not kind.exit or not place:
         kind, place = KINDS["uprobe" if colon else "kprobe"], function
     return [f"{kind.name}:{place}", f"{kind.exit}:{place}"]
-
-
-def parse_entries(section: str) -> list[tuple[str, str]]:
-    """(name, description) of each entry of a section; entries are indented by two, what continues them by more."""
-    found: list[tuple[str, str]] = []
-    for line in section.splitlines():
-        if line.startswith(_GAP) and not line.startswith(_GAP + " "):
-            left, _, right = line.strip().partition(_GAP)
-            found.append((left, right.strip()))
-        elif found and line.strip():
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
-    return found
 
 
 def _parse_option(left: str, help: str) -> ToolOption:

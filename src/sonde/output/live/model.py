@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...record import Record
@@ -23,7 +23,7 @@ from ..losses import report_losses
 from ..outside import Outside
 from ..rows import RowCell, Rows, has_tables
 from ..text import TextOutput, element_label, encode_text, sort_items, terminal_safe
-from ..units import unit_of
+from ..units import column_head, map_symbol, value_heads
 from ..views.csv import CellValue, cell_value, key_columns, utf8, value_columns, value_rows
 from ..views.heat import bucket_range
 from ..views.view import key_parts
@@ -154,10 +154,15 @@ class _MapState:
     def build_table(self) -> LiveTable:
         shown = sort_items(self.items)[-MOST_ROWS:]
         rates = self.kind in _GROWING and not self.by_interval
-        columns = (*key_columns(self.spec), *_value_columns(self.spec, self.kind), *(("per s",) if rates else ()))
+        rate = (self._rate_head(),) if rates else ()
+        columns = (*key_columns(self.spec), *_value_columns(self.spec, self.kind), *rate)
         rows = [self._build_row(key, value, rates) for key, value in reversed(shown)]
         note = "of the last interval" if self.by_interval else "since the start" if rates else "now"
         return LiveTable(self.spec.name, note, columns, tuple(rows), len(self.items))
+
+    def _rate_head(self) -> str:
+        symbol = map_symbol(self.spec) if self.kind == "sum" else ""
+        return f"{symbol} per s" if symbol else "per s"
 
     def _build_row(self, key: ScriptValue, value: ScriptValue, rates: bool) -> LiveRow:
         name = terminal_safe(utf8(element_label("", key)))
@@ -201,11 +206,8 @@ def clean_cell(value: ScriptValue) -> CellValue:
 
 def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
     if kind in ("hist", "lhist"):
-        unit = unit_of(spec.name)
-        return ("count", *[f"p{q * 100:g}{unit and ' '}{unit}" for q in _QUANTILES])
-    if kind == "tseries":
-        return ("last", "least", "greatest")
-    return value_columns(spec)
+        return value_heads(spec, ("count", *[f"p{q * 100:g}" for q in _QUANTILES]))
+    return value_heads(spec, ("last", "least", "greatest") if kind == "tseries" else value_columns(spec))
 
 
 def _value_cells(value: ScriptValue, spec: MapSpec, kind: str) -> list[CellValue]:
@@ -225,9 +227,10 @@ def _round_quantile(quantile: float | None) -> CellValue:
 class ToolTable:
     """The rows that a tool prints under its heading: the last block, or the last rows where the heading comes once."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, descriptions: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.columns: tuple[str, ...] = ()
+        self._descriptions = descriptions or {}
         self._rows: deque[LiveRow] = deque(maxlen=MOST_ROWS)
         self._headings = 0
         self._count = 0
@@ -256,14 +259,16 @@ class ToolTable:
     def build_table(self) -> LiveTable:
         note = "the last block" if self.is_by_block else "the last rows"
         rows = tuple(self._rows) if self.is_by_block else tuple(reversed(self._rows))
-        return LiveTable(self.name, note, self.columns, rows, self._count)
+        heads = tuple([column_head(name, self._descriptions.get(name, "")) for name in self.columns])
+        return LiveTable(self.name, note, heads, rows, self._count)
 
 
 class ToolTables:
     """The same of each table that a script declares, by name: a sink of rows."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, descriptions: Mapping[str, str]) -> None:
         self._name = name
+        self._descriptions = descriptions
         self._tables: dict[str, ToolTable] = {}
 
     def write_heading(self, names: Sequence[str], table: str = "") -> None:
@@ -281,7 +286,7 @@ class ToolTables:
         return [table for table in built if table.rows] or built[:1]
 
     def _table_of(self, name: str) -> ToolTable:
-        return self._tables.setdefault(name, ToolTable(name or self._name))
+        return self._tables.setdefault(name, ToolTable(name or self._name, self._descriptions))
 
 
 def _parse_cell(text: str) -> CellValue:
@@ -292,10 +297,11 @@ def _parse_cell(text: str) -> CellValue:
 
 
 class Model:
-    """Collects what a run shows. ``out`` is the output for all that is text."""
+    """Collects what a run shows. ``out`` is the output for all that is text; ``descriptions`` are what the script says
+    of its columns."""
 
     def __init__(self, spec: ScriptSpec, title: str, tool: str = "", columns: Sequence[str] = (),
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic, descriptions: Mapping[str, str] | None = None) -> None:
         self.spec = spec
         self._clock = clock
         self.title = title
@@ -308,7 +314,7 @@ class Model:
         self._rest = ""
         shown = sorted(spec.shown_maps, key=_map_rank)
         self._maps = {m.name: _MapState(m, MOST_HISTORIES // len(shown), clock) for m in shown}
-        self.tool = ToolTables(tool) if columns or has_tables(spec) else None
+        self.tool = ToolTables(tool, descriptions or {}) if columns or has_tables(spec) else None
         self.columns = list(columns)
         self._started = clock()
         self._spent: dict[int, int] = {}  # nanoseconds until the last look, by number of the program

@@ -12,7 +12,6 @@ from ...runtime.values import Items, ScriptValue, key_text
 from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
 from ..text import element_label
-from ..units import unit_behind
 from .view import is_printed, text_bytes
 
 TYPE_CHECKING = False
@@ -43,6 +42,7 @@ class Heat(Record):
     rows: list[Bucket] | list[str]
     columns: list[HeatColumn]
     series: bool = False
+    symbol: str = ""  # of the unit of the values
 
     @property
     def greatest_count(self) -> int:
@@ -66,14 +66,19 @@ class Heat(Record):
 
     @property
     def unit(self) -> str:
-        """The unit of the values, with a blank before it; "" if the map's name has none."""
-        return unit_behind(self.name)
+        """The unit of the values, with a blank before it; "" if it is not known."""
+        return f" {self.symbol}" if self.symbol else ""
+
+    @property
+    def title(self) -> str:
+        """The name with the unit."""
+        return f"{self.name} ({self.symbol})" if self.symbol else self.name
 
     def percentiles(self, counts: Sequence[int | None]) -> str:
         """Those of a column's counts, or of all; "" of a series, which has none."""
         if self.series:
             return ""
-        return percentiles(self.name, [Bucket(row.low, row.high, count or 0) for row, count in zip(self.rows, counts)
+        return percentiles(self.unit, [Bucket(row.low, row.high, count or 0) for row, count in zip(self.rows, counts)
                                        if isinstance(row, Bucket)])
 
     @property
@@ -89,10 +94,10 @@ class Heat(Record):
         return max(1, colour_level(count - lowest, self.greatest_count - lowest, levels))
 
 
-def percentiles(name: str, buckets: list[Bucket]) -> str:
-    """``p50 3, p90 12, p99 15 µs`` of the buckets of a map called ``name``; "" if they are empty."""
+def percentiles(unit: str, buckets: list[Bucket]) -> str:
+    """``p50 3, p90 12, p99 15 µs`` of buckets, with their unit after a blank; "" if they are empty."""
     found = [f"p{100 * q:g} {value:,.0f}" for q in QUANTILES if (value := quantile(buckets, q)) is not None]
-    return ", ".join(found) + (unit_behind(name) if found else "")
+    return ", ".join(found) + (unit if found else "")
 
 
 def is_histogram(named: MapSpec) -> bool:
@@ -122,8 +127,9 @@ class HeatCollector:
     contents before.
     """
 
-    def __init__(self, name: str, memory: int = Memory().views) -> None:
+    def __init__(self, name: str, memory: int = Memory().views, symbol: str = "") -> None:
         self.name = name
+        self._symbol = symbol
         self._memory = memory  # bytes: beyond it neighbouring columns become one
         self._bytes = 0
         self._room = memory
@@ -176,6 +182,11 @@ class HeatCollector:
         self._before = {}
 
     @property
+    def title(self) -> str:
+        """The map's name with its unit."""
+        return f"{self.name} ({self._symbol})" if self._symbol else self.name
+
+    @property
     def heats(self) -> list[Heat]:
         """A heat map for each key, the one with most values first."""
         sums: dict[ScriptValue, Histogram] = {}
@@ -192,7 +203,7 @@ class HeatCollector:
         empty = [0] * len(rows)
         columns = [HeatColumn(wall, found[key].counts[used] if key in found else empty)
                    for wall, found in self._columns]
-        return Heat(element_label(self.name, key).replace("\n", " "), rows, columns)
+        return Heat(element_label(self.name, key).replace("\n", " "), rows, columns, symbol=self._symbol)
 
 
 def _bytes_of(column: dict[ScriptValue, Histogram]) -> int:
@@ -240,7 +251,7 @@ def squeeze_columns(heat: Heat, most: int) -> Heat:
     columns = [HeatColumn(group[-1].time,
                           [join([column.counts[row] for column in group]) for row in range(len(heat.rows))])
                for group in groups]
-    return Heat(heat.name, heat.rows, columns, heat.series)
+    return Heat(heat.name, heat.rows, columns, heat.series, heat.symbol)
 
 
 def _sum_known(values: list[int | None]) -> int:
@@ -253,7 +264,7 @@ def _greatest_known(values: list[int | None]) -> int | None:
 
 def latest_columns(heat: Heat, most: int) -> Heat:
     """The same with at most so many columns: the last ones."""
-    return Heat(heat.name, heat.rows, heat.columns[-most:], heat.series)
+    return Heat(heat.name, heat.rows, heat.columns[-most:], heat.series, heat.symbol)
 
 
 def colour_level(count: int, most: int, levels: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..look import read_asset
-from ..units import with_unit
 from . import svg
 from .heat import Heat, local_time, squeeze_columns
 
@@ -66,7 +65,7 @@ def _draw_heat(heat: Heat, y: int) -> str:
               f"{svg.escape_markup(cut_label(each))}</text>\n" for row, each in enumerate(heat.row_labels)]
     right = LEFT + step * len(heat.columns)
     return (f'<g class="heat" transform="translate(0,{y})" data-panel="{PANEL}">\n'
-            f'<text x="{LEFT}" y="22" font-size="15">{svg.escape_markup(with_unit(heat.name))}</text>\n'
+            f'<text x="{LEFT}" y="22" font-size="15">{svg.escape_markup(heat.title)}</text>\n'
             f'{"".join(labels)}{"".join(columns)}<rect class="edge" x="{LEFT}" y="{TOP}" '
             f'width="{svg.format_coordinate(step * len(heat.columns))}" height="{height}"/>\n'
             f'<text class="soft" x="{LEFT}" y="{TOP + height + 16}" font-size="11">'

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...spec import MapSpec, ScriptSpec
 from ..look import read_asset
 from ..text import terminal_safe
+from ..units import map_symbol
 from . import svg
 from .heat import (
     MOST_MAPS,
@@ -65,7 +66,7 @@ class HeatmapView(Base):
             self._collector_of(named).on_map_cleared()
 
     def _collector_of(self, named: MapSpec) -> HeatCollector:
-        return self._collectors.setdefault(named.name, HeatCollector(named.name, self.target.memory))
+        return self._collectors.setdefault(named.name, HeatCollector(named.name, self.target.memory, map_symbol(named)))
 
     def _collected_heats(self) -> list[list[Heat]]:
         """The heat maps, by map."""

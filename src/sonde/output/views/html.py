@@ -11,7 +11,7 @@ from ...runtime.values import Items, ScriptValue, StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..look import MONO, SANS, TABLES, read_asset
 from ..text import element_label, sort_items
-from ..units import unit_behind, with_unit
+from ..units import map_symbol, value_heads
 from . import svg
 from .csv import cell_value, key_columns, value_columns, value_rows
 from .flamegraph import STYLE as FLAME_STYLE
@@ -65,7 +65,7 @@ class HtmlView(Base):
         if shows_stacks(named):
             self._folders.setdefault(named.name, Folder([named.name], self.target.memory)).add_items(named, items, then)
         elif shows_heat(named, self.spec):
-            heat = self._heats.setdefault(named.name, HeatCollector(named.name, self.target.memory))
+            heat = self._heats.setdefault(named.name, HeatCollector(named.name, self.target.memory, map_symbol(named)))
             heat.add_items(items, self.context.wall_clock(time, "boot"), then)
         else:
             totals = self._totals.setdefault(named.name, (named, Totals(self.target.memory)))[1]
@@ -100,11 +100,12 @@ class HtmlView(Base):
             yield f"<h2>{svg.escape_markup(name)}</h2>\n{flame_element(folder.folded, title, folder.heads)}\n"
         for name, collector in sorted(self._heats.items()):
             heats = collector.heats
-            yield f"<h2>{svg.escape_markup(with_unit(name))}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
+            yield f"<h2>{svg.escape_markup(collector.title)}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
             if len(heats) > MOST_MAPS:
                 yield f'<p class="soft">and {len(heats) - MOST_MAPS} more keys with fewer values</p>\n'
         for name, (spec, totals) in sorted(self._totals.items()):
             yield f"<h2>{svg.escape_markup(name)}</h2>\n"
+            yield f'<p class="soft">{svg.escape_markup(spec.about)}</p>\n' if spec.about else ""
             yield from map_elements(spec, sort_items(totals.latest))
         if self._text:
             yield f"<h2>output</h2>\n<pre>{svg.escape_lines(''.join(self._text))}</pre>\n"
@@ -119,28 +120,29 @@ def map_elements(spec: MapSpec, items: Items) -> Iterator[str]:
     elif isinstance(items[0][1], Histogram):
         for key, value in items[-MOST_ROWS:]:
             if isinstance(value, Histogram):
-                yield _histogram_html(element_label(spec.name, key), value)
+                yield _histogram_html(element_label(spec.name, key), value, map_symbol(spec))
     else:
         yield from _table_html(spec, items)
 
 
-def _histogram_html(name: str, histogram: Histogram) -> str:
+def _histogram_html(name: str, histogram: Histogram, symbol: str) -> str:
     most = max([bucket.count for bucket in histogram], default=1) or 1
-    rows, unit, until, total = [], unit_behind(name), 0, histogram.total or 1
+    rows, unit, until, total = [], f" {symbol}" if symbol else "", 0, histogram.total or 1
     for bucket in histogram:
         until += bucket.count
         tip = f"{bucket.count:,} of {histogram.total:,} ({bucket.count / total:.2%}); {until / total:.2%} up to here"
         rows.append(f'<tr title="{tip}"><td class="number">{svg.escape_markup(bucket_range(bucket))}{unit}</td>'
                     f'<td class="number">{bucket.count:,}</td><td class="bar">'
                     f'<i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n')
-    return (f'<h3>{svg.escape_markup(with_unit(name))}</h3><p class="soft">{histogram.total:,} values: '
-            f"{percentiles(name, list(histogram))}</p><table>{''.join(rows)}</table>\n")
+    title = svg.escape_markup(f"{name} ({symbol})" if symbol else name)
+    return (f'<h3>{title}</h3><p class="soft">{histogram.total:,} values: '
+            f"{percentiles(unit, list(histogram))}</p><table>{''.join(rows)}</table>\n")
 
 
 def _table_html(spec: MapSpec, items: Items) -> Iterator[str]:
     keys, values = key_columns(spec), value_columns(spec)
     yield '<input type="search" placeholder="filter" aria-label="filter"/>' if len(items) > 10 else ""
-    heads = "".join(f"<th>{svg.escape_markup(name)}</th>" for name in keys + values)
+    heads = "".join(f"<th>{svg.escape_markup(name)}</th>" for name in keys + value_heads(spec, values))
     yield f'<table class="map"><thead><tr>{heads}</tr></thead><tbody>\n'
     for key, value in reversed(items[-MOST_ROWS:]):
         for row in value_rows(value, len(values)):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ...kinds import KINDS
 from ...spec import MapSpec, ProgramSpec
 from ...types import Aggregate
-from ..units import unit_of
+from ..units import map_symbol
 from .stacks import KERNEL, Folded, StackView, split_samples
 from .wire import message, number, packed
 
@@ -42,7 +42,7 @@ class PprofView(StackView):
 def value_type(named: MapSpec, unit: str) -> tuple[str, str]:
     """What the values of a map are, and their unit."""
     counts = isinstance(named.value, Aggregate) and named.value.kind in _COUNTS
-    unit = unit or ("" if counts else unit_of(named.name))
+    unit = unit or ("" if counts else map_symbol(named))
     return named.name.removeprefix("@") or "samples", _UNITS.get(unit, unit) or "count"
 
 
