@@ -135,8 +135,7 @@ def _give_up_stdout() -> None:
 
 
 def _explain_rejection(error: VerifierError, verbose: bool) -> None:
-    from .errors import ERROR
-    from .source import Diagnostic
+    from .source import ERROR, Diagnostic
     hints = [] if verbose else ["-v shows the verifier's log"]
     print_to_stderr(Diagnostic(ERROR, "verifier", f"{error.message}: {error.cause}" if error.cause not in error.message
                          else error.message, error.span, hints).render())

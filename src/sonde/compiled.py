@@ -96,7 +96,7 @@ def script_key(source: Source, options: Options) -> bytes:
         return b""
     machine = [boot, *os.uname(), syscalls.effective_capabilities(), modules,
                *[_identify(path) for path in ("/proc/self/ns/pid", "/proc/self/ns/mnt", *_LISTS)]]
-    return marshal.dumps([package_identity(), machine, source.name, source.text, *options.values()], FORM)
+    return marshal.dumps([package_identity(), machine, *source.values(), *options.values()], FORM)
 
 
 def load_compiled(key: bytes) -> ScriptSpec | None:

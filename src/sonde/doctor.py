@@ -6,12 +6,13 @@ Every tool is compiled for the kernel; nothing is loaded or attached, but the CP
 from __future__ import annotations
 
 from . import compiling, tools
-from .errors import ERROR, SondeError
+from .errors import SondeError
 from .kinds import KINDS
 from .output.progress import Progress, track_progress
 from .record import Record
 from .scripts import read_script
 from .semantics.options import Options
+from .source import ERROR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

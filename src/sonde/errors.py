@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import os
 
+from .source import ERROR
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .source import Diagnostic, Span
-
-ERROR, WARNING = "ERROR", "WARNING"
 
 
 class SondeError(Exception):

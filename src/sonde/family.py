@@ -35,7 +35,7 @@ rawtracepoint:sched_process_free
     && has_key(@family, (uint64)((struct task_struct *)arg0).signal)/ {
   delete(@family, (uint64)((struct task_struct *)arg0).signal);
 }
-""")
+""", internal=True)
 
 
 BEGINNINGS = "task_newtask", "sched_process_fork"

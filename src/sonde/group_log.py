@@ -56,7 +56,7 @@ rawtracepoint:cgroup_release /args.cgrp.root.hierarchy_id == 0/ {{
   if ($1 > 0) {{ delete(@known, $id); }}
   printf("%d", $id);
 }}
-""")
+""", internal=True)
 
 
 def follow_options(spec: ScriptSpec) -> Options:

@@ -44,7 +44,7 @@ def read_script(name: str) -> Source:
     if classify_word(name) == TOOL:
         name = _tool_path(name)
     if is_shipped(name):
-        return script_of(name, read_shipped(name))
+        return script_of(name, read_shipped(name), internal=True)
     named = is_path(name)
     try:
         # A path may be a pipe, <(...), that is waited for; a plain name may not.
@@ -59,13 +59,13 @@ def read_script(name: str) -> Source:
     return script_of(name, data)
 
 
-def script_of(name: str, data: bytes) -> Source:
+def script_of(name: str, data: bytes, internal: bool = False) -> Source:
     """The script that ``data`` is; UsageError if it is none."""
     if len(data) > LARGEST:
         raise UsageError(f"'{name}' is no script: it is larger than {LARGEST >> 20} MiB")
     if b"\0" in data:
         raise UsageError(f"'{name}' is no script: it contains binary data")
-    return Source(name, data.decode("utf-8", "surrogateescape"))
+    return Source(name, data.decode("utf-8", "surrogateescape"), internal)
 
 
 def _tool_path(name: str) -> str:

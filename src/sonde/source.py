@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from .record import Record, Value
 
+ERROR, WARNING = "ERROR", "WARNING"
 MOST_CALLS = 20  # of macros within macros that are shown with a finding
 _WIDEST = 400  # characters of a line, and twice that of a message, that are shown whole
 
 
 class Source(Record):
-    """A script's text under the name that diagnostics show (a path, or ``stdin`` for -e and -)."""
+    """A script's text under the name that diagnostics show (a path, or ``stdin`` for -e and -). ``internal``: it is
+    Sonde's own, a tool's or one that a command made, which who runs it has never seen."""
 
     name: str
     text: str
+    internal: bool = False
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether a command made the text: it stands in no file."""
+        return self.internal and "/" not in self.name
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """1-based line and column of a character offset."""
@@ -110,10 +118,19 @@ class Diagnostic(Record):
         came to be there; then HINT lines."""
         hints = [f"HINT: {shorten_message(hint)}" for hint in self.hints]
         said = shorten_message(self.message)
-        if self.span is None:
+        if self.span is None or self.severity == WARNING and shown_place(self.span) is None:
             return "\n".join([f"{self.severity}: {said}", *hints])
         lines = show_place(self.span, self.severity, said)
         return "\n".join([*lines, *show_expansion(self.span, self.severity), *hints])
+
+
+def shown_place(span: Span | None) -> Span | None:
+    """The place of a finding about a run, for people; None if it is in text of Sonde's own alone: they cannot look
+    there."""
+    part = span
+    while part is not None and part.source.internal:
+        part = part.within if isinstance(part, ExpandedSpan) else None
+    return None if part is None else span
 
 
 def show_expansion(span: Span | None, severity: str) -> list[str]:
@@ -127,14 +144,15 @@ def show_expansion(span: Span | None, severity: str) -> list[str]:
 
 
 def show_place(span: Span, severity: str, said: str) -> list[str]:
-    """Position and message, the source line, an underline."""
+    """Position (of a text that somebody has) and message, the source line, an underline."""
     source = span.source
     line, column = source.line_and_column(span.start)
     last, end = source.line_and_column(max(span.start, span.end))
     text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line_text(line))
     if last != line:
         end = len(text) + 1
-    return [f"{span}: {severity}: {said}", *underline_span(text, column - 1, end - 1)]
+    place = "" if source.is_generated else f"{span}: "
+    return [f"{place}{severity}: {said}", *underline_span(text, column - 1, end - 1)]
 
 
 def underline_span(line: str, start: int, end: int) -> list[str]:

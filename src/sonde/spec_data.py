@@ -36,7 +36,7 @@ def pack_spec(script: spec.ScriptSpec) -> Plain:
     """A script as plain data. NotPlain if there is something in it that cannot be."""
     packer = _Packer()
     packed = packer.pack(script)
-    return [(source.name, source.text) for source in packer.sources], packed
+    return [source.values() for source in packer.sources], packed
 
 
 def unpack_spec(data: Plain) -> spec.ScriptSpec:

@@ -80,7 +80,7 @@ def test_what_is_deeper_than_the_copy_is_said(target: Path) -> None:
     tracer = trace(f"{PROBE} {{ print(dw_ustack); }}", lambda: subprocess.run([target, "l"], check=True))
     found = names(tracer.stdout)  # where return addresses lie below the locals, it is one more
     assert found[:2] == ["leaf", "large"] and found[2:] in ([], ["main"])
-    assert "1 stack of dw_ustack ends early" in tracer.stderr
+    assert "1 user stack ends early" in tracer.stderr
 
 
 def test_sampled(target: Path) -> None:

@@ -149,7 +149,7 @@ def test_code_without_a_table_is_said(tmp_path: Path) -> None:
     done = run_sonde("-c", str(target), "-e", f"{GETPPID} {{ @[dw_ustack] = count(); }}")
     (names, _), = chains(done.stdout)
     assert names == ["leaf"]
-    assert "Stack of dw_ustack ends early: in code without unwind table and frame pointers." in done.stderr
+    assert "User stack ends early: in code without unwind table and frame pointers." in done.stderr
 
 
 def test_deep_recursion_is_bounded_and_said(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_each_way_to_end_early_is_counted(tmp_path: Path) -> None:
     found = {names[0]: (names[1:], count) for names, count in chains(done.stdout)}
     assert found == {name: (["0x1230"] if name == "by_map" else [], 3) for name in ENDS}
     for text in ENDS.values():
-        assert done.stderr.count(f"Stack of dw_ustack ends early: {text}. [3 times]") == 1, done.stderr
+        assert done.stderr.count(f"User stack ends early: {text}. [3 times]") == 1, done.stderr
 
 
 def test_a_damaged_table_is_refused_and_said(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_damaged_table_is_refused_and_said(tmp_path: Path) -> None:
     done = run_sonde("-c", str(target), "-e", f"{GETPPID} {{ @[dw_ustack] = count(); }}")
     (names, count), = chains(done.stdout)
     assert names[0] == "leaf" and count == 1
-    assert "Stack of dw_ustack ends early: in a file that is not read." in done.stderr and str(target) in done.stderr
+    assert "User stack ends early: in a file that is not read." in done.stderr and str(target) in done.stderr
 
 
 # Of each frame that is on the stack, not only in the source, where in its page it is: the same wherever it is mapped.

@@ -9,12 +9,12 @@ import pytest
 
 from compiled import world
 from sonde import compiling
-from sonde.errors import ERROR, CompileError
+from sonde.errors import CompileError
 from sonde.language import libclang
 from sonde.language.type_syntax import size_of_base
 from sonde.semantics.ctypes_ import BASE_TYPES
 from sonde.semantics.options import Options
-from sonde.source import Source
+from sonde.source import ERROR, Source
 from support import compile_c
 
 HEADERS = Path(__file__).parents[1] / "headers"

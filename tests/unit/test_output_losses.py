@@ -6,7 +6,10 @@ from typing import Any
 
 from sonde.output.losses import report_losses
 from sonde.runtime.losses import Losses
+from sonde.source import Source, Span
 from sonde.spec import ErrorSite
+
+HERE = Span(Source("x.bt", "begin { @x[pid] = 1 }"), 8, 15)
 
 
 class Heard:
@@ -45,7 +48,7 @@ def test_events_by_probe() -> None:
         ("report_lost_events", 5), ("write_note", "  2 of a"), ("write_note", "  3 of b")]
     assert said(Losses([], [], [], 1)) == [("write_note", "WARNING: 1 event came late, out of order")]
     (short,) = said(Losses([], [], [], short=1))
-    assert short[1].startswith("WARNING: 1 stack of dw_ustack ends early")
+    assert short[1].startswith("WARNING: 1 user stack ends early")
     (unseen,) = said(Losses([], [], [], unseen=2))
     assert unseen[1].startswith("WARNING: 2 mappings of processes went unseen")
     (shared,) = said(Losses([], [], [], shared=1))
@@ -59,10 +62,10 @@ def test_events_by_probe() -> None:
 
 
 def test_errors_by_place() -> None:
-    (call,) = said(Losses([], [(ErrorSite("map_full", "here", "map_update_elem", "@x"), 2)], []))
-    assert call[0] == "report_runtime_error" and call[2:] == ("here", "map_update_elem", -7, 2)
+    (call,) = said(Losses([], [(ErrorSite("map_full", HERE, "map_update_elem", "@x"), 2)], []))
+    assert call[0] == "report_runtime_error" and call[2:] == (HERE, "map_update_elem", -7, 2)
     assert "let @a = hash(5000)" in call[1]
-    (call,) = said(Losses([], [(ErrorSite("send_signal", "here", helper="send_signal"), 1)], []))
+    (call,) = said(Losses([], [(ErrorSite("send_signal", HERE, helper="send_signal"), 1)], []))
     assert call[1] == "send_signal failed."
 
 

@@ -107,7 +107,7 @@ def _adapt_script(source: Source, native: bool) -> Source:
         text = text.replace(", pystack", "")
     if not unwinding_obstacle(world):
         text = text.replace("ustack", "dw_ustack")
-    return Source(source.name, text)
+    return Source(source.name, text, source.internal)
 
 
 def _write_diff(before: str, parsed: Parsed) -> int:

@@ -22,7 +22,7 @@ def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0, advice: b
     parsed.process_option, parsed.seconds = "pid", seconds
     options, process = invocation.options_and_process(parsed, [])
     options.advice = advice
-    trace = invocation.new_trace(Source(name, text), options, process, parsed)
+    trace = invocation.new_trace(Source(name, text, internal=True), options, process, parsed)
     for text in startup_warnings(trace.spec, parsed, options.pid) if options.warnings else []:
         invocation.print_to_stderr(text)
     return running.run(trace, parsed)

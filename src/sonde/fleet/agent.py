@@ -119,7 +119,7 @@ class Agent:
         from ..source import Source
         options = Options(params=asked["params"], named=asked["named"], unsafe=asked["unsafe"], timed=True)
         self._policy.restrict_options(options)
-        trace = Trace(Source(asked["name"], text), options, handle_signals=True,
+        trace = Trace(Source(asked["name"], text, asked["tool"]), options, handle_signals=True,
                       budget=self._policy.allowed_budget(asked["budget"]), compiler=self._compile)
         self._policy.check_script(trace.spec)
         return trace

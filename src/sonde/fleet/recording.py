@@ -88,7 +88,8 @@ def describe_fleet(hosts: Sequence[str], request: FleetRequest, by_host: bool, o
     zone = localtime()
     head: JsonObject = {
         "sonde": __version__, "protocol": VERSION, "hosts": list(hosts),
-        "script": [request.source.name, request.source.text], "window": request.window, "table": request.columns,
+        "script": [request.source.name, request.source.text], "tool": request.source.internal,
+        "window": request.window, "table": request.columns,
         "by_host": by_host, "outliers": outliers, "run": title, "zone": [zone.tm_zone, zone.tm_gmtoff]}
     return head | facts
 
@@ -157,7 +158,9 @@ def _read_facts(data: bytes, name: str) -> FleetFacts:
         hosts, script, window = as_texts(head["hosts"], MOST_HOSTS), as_texts(head["script"]), head["window"]
         if not hosts or len(set(hosts)) < len(hosts) or not isinstance(window, int | float) or not 0 < window < 1 << 32:
             raise ValueError
-        request = FleetRequest(Source(*script), window=float(window), columns=as_texts(head["table"]))
+        title, text = script
+        request = FleetRequest(Source(title, text, head.get("tool") is True), window=float(window),
+                               columns=as_texts(head["table"]))
         return FleetFacts(hosts, request, head["by_host"] is True, head["outliers"] is True, as_text(head["run"]),
                           head["zone"])
     except (KeyError, TypeError, ValueError):

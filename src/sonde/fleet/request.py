@@ -28,6 +28,6 @@ class FleetRequest(Record):
     def encode_frame(self) -> bytes:
         """The frame that asks a host for it, as a run of its own."""
         text = self.source.text.encode("utf-8", "surrogateescape")
-        return encode_frame("run", [text], run=os.urandom(8).hex(), name=self.source.name, tool=False,
+        return encode_frame("run", [text], run=os.urandom(8).hex(), name=self.source.name, tool=self.source.internal,
                             params=self.params, named=self.named, window=self.window, seconds=self.seconds,
                             budget=self.budget, unsafe=self.unsafe, args=self.args, table=self.columns, live=self.live)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import ERROR, WARNING, CompileError
-from ..source import Diagnostic, Span
+from ..errors import CompileError
+from ..source import ERROR, WARNING, Diagnostic, Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ class Files:
     def read_source(self, path: str) -> Source:
         """A file's text. Raises OSError."""
         if is_shipped(path):
-            return Source(path, read_shipped(path).decode())
+            return Source(path, read_shipped(path).decode(), internal=True)
         if self.sealed:
             raise PermissionError(errno.EACCES, NO_FILES)
         with open(path, "rb") as file:

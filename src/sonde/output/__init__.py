@@ -10,6 +10,7 @@ from ..ending import Ending
 from ..runtime.decoders import make_buffer_decoder, make_decoder
 from ..runtime.provenance import Provenance
 from ..runtime.values import DecodingContext, Item, Items, OwnText, ScriptValue, strftime
+from ..source import shown_place
 from ..spec import EventField, EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Buf
 from .format import Escape, Escapes, FormatMany, compile_format, compile_format_of_many
@@ -185,12 +186,13 @@ class Printer:
         if not self.warnings or site.span is None:
             return None
         place, said, out = str(site.span), self._cut, self.out
+        head = f"{place}: " if shown_place(site.span) is not None else ""
 
         def say_once(part: FormatPart, value: int) -> None:
             if place in said:
                 return
             said.add(place)
-            out.write_note(f"{place}: WARNING: %{part.conversion} shows 32 bits, and {value} has more")
+            out.write_note(f"{head}WARNING: %{part.conversion} shows 32 bits, and {value} has more")
             out.write_note(f"HINT: %ll{part.conversion} shows 64 bits")
         return say_once
 

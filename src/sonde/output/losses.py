@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import E2BIG, EFAULT
 
-from ..runtime.losses import Losses, describe_error
+from ..runtime.losses import Losses, describe_error, join_placeless
 from .text import failure_message
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool 
         if len(losses.records) > 1:
             for probe, count in losses.records:
                 out.write_note(f"  {count} of {probe}")
-    for site, count in losses.errors:
+    for site, count in join_placeless(losses.errors):
         if site.kind != "read" or reads:
             helper = site.helper if site.kind in _CODES else ""
             found = describe_error(site), site.span, helper, -_CODES.get(site.kind, 0), count

@@ -7,7 +7,7 @@ from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.losses import with_times
 from ..runtime.provenance import Provenance
 from ..runtime.values import ArrayValue, EnumValue, Items, RecordValue, ScriptValue, StructValue, key_text, to_text
-from ..source import show_expansion, show_place
+from ..source import show_expansion, show_place, shown_place
 from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
@@ -185,6 +185,7 @@ class TextOutput(Streams):
 
     def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING. In a macro the calls that led there follow."""
+        span = shown_place(span)
         place = f"{span}: " if span is not None else ""
         said = f"{place}{severity}: {text.decode('utf-8', 'surrogateescape')}"
         self._write_error_line("\n".join([said, *show_expansion(span, severity)]))
@@ -281,7 +282,7 @@ def failure_message(message: str, span: Span | None, helper: str, retcode: int, 
     """What went wrong in a program: where, what, how often, the line, an underline, the same of calls of macros."""
     said = f"{with_times(message, count)}" + \
         (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else "")
-    if span is None:
+    if (span := shown_place(span)) is None:
         return f"WARNING: {said}"
     return "\n".join([*show_place(span, "WARNING", said), *show_expansion(span, "WARNING")])
 

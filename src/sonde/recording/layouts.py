@@ -51,7 +51,7 @@ def plain_spec(spec: s.ScriptSpec) -> JsonObject:
     writer = _LayoutWriter()
     named = [m for m in spec.maps if m.name.startswith("@")]
     kept = [m for m in spec.maps if m in named or any(m.name == each.short for each in named)]
-    return {"script": spec.source.text, "name": spec.source.name, "probes": spec.probes,
+    return {"script": spec.source.text, "name": spec.source.name, "tool": spec.source.internal, "probes": spec.probes,
             "sites": writer.plain(spec.sites), "maps": writer.plain(kept), "errors": writer.plain(spec.errors),
             "config": writer.plain(spec.config), "structs": writer.structs}
 
@@ -120,7 +120,7 @@ def _need(condition: object, what: str) -> None:
 class _LayoutReader:
     def __init__(self, plain: JsonObject) -> None:
         self.plain = plain
-        self.source = Source(as_text(plain.get("name")), as_text(plain.get("script")))
+        self.source = Source(as_text(plain.get("name")), as_text(plain.get("script")), plain.get("tool") is True)
         self.probes = as_texts(plain.get("probes"))
         self._structs: list[t.Struct] = []
         self._parts: dict[int, int] = {}  # struct's number -> values in it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..record import Record
+from ..source import shown_place
 from ..spec import ErrorSite
 
 # kind of ErrorSite → what happened; the first words are the ones that bpftrace's users search for
@@ -19,15 +20,15 @@ _MESSAGES = {
     "pystack_read": "Python stack not read to its end: memory that is not there, or was being changed.",
     "pystack_deep": "Python stack deeper than 127 frames: the innermost are shown.",
     "pystack_names": "Python stack lost: there was no room for its names, or they could not be read.",
-    "unwind_early": "Stack of dw_ustack ends early: the unwind table of a file had not been read yet.",
-    "unwind_refused": "Stack of dw_ustack ends early: in a file that is not read.",
-    "unwind_none": "Stack of dw_ustack ends early: in code without unwind table and frame pointers.",
-    "unwind_rule": "Stack of dw_ustack ends early: at a rule of the unwind table that programs do not know.",
-    "unwind_read": "Stack of dw_ustack ends early: memory is not there.",
-    "unwind_map": "Stack of dw_ustack ends early: at an address that is not mapped.",
-    "unwind_loop": "Stack of dw_ustack ends early: it leads nowhere.",
-    "unwind_compat": "Stack of dw_ustack is not read: a 32-bit program.",
-    "unwind_deep": "Stack of dw_ustack is deeper than 127 frames: the innermost are shown.",
+    "unwind_early": "User stack ends early: the unwind table of a file had not been read yet.",
+    "unwind_refused": "User stack ends early: in a file that is not read.",
+    "unwind_none": "User stack ends early: in code without unwind table and frame pointers.",
+    "unwind_rule": "User stack ends early: at a rule of the unwind table that programs do not know.",
+    "unwind_read": "User stack ends early: memory is not there.",
+    "unwind_map": "User stack ends early: at an address that is not mapped.",
+    "unwind_loop": "User stack ends early: it leads nowhere.",
+    "unwind_compat": "User stack not read: a 32-bit program.",
+    "unwind_deep": "User stack deeper than 127 frames: the innermost are shown.",
     "args_lost": "Event dropped: there was no room for its arguments until the function returned.",
     "return_missed": "Event dropped, and likely more: the kernel missed the return, with too many calls under way.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
@@ -96,8 +97,8 @@ class Losses(Record):
         lost = sum(count for _, count in self.records)
         by_probe = ", ".join([f"{count} of {probe}" for probe, count in self.records])
         found = [f"Lost {lost} events: {by_probe}"] if lost else []
-        for site, count in self.errors:
-            place = f"{site.span}: " if site.span is not None else ""
+        for site, count in join_placeless(self.errors):
+            place = f"{site.span}: " if shown_place(site.span) is not None else ""
             found.append(place + with_times(describe_error(site), count))
         return found + (self.withheld.sentences if self.withheld else []) + self.notes
 
@@ -108,7 +109,7 @@ class Losses(Record):
         if self.short:
             end = "ends" if self.short == 1 else "end"
             found.append(
-                f"{self.short} stack{_plural_suffix(self.short)} of dw_ustack {end} early: "
+                f"{self.short} user stack{_plural_suffix(self.short)} {end} early: "
                 "deeper than the 16 KiB that are copied, or through code without unwind tables")
         if self.unseen:
             found.append(
@@ -145,8 +146,20 @@ def describe_skipped(probe: str, count: int) -> str:
     return f"the kernel skipped {count} event{_plural_suffix(count)}, nested or while the program was preempted{also}"
 
 
+def join_placeless(errors: list[tuple[ErrorSite, int]]) -> list[tuple[ErrorSite, int]]:
+    """The same, with those added up that read the same, for the places where they happened are not shown."""
+    joined: dict[object, tuple[ErrorSite, int]] = {}
+    for index, (site, count) in enumerate(errors):
+        hidden = site.span is not None and shown_place(site.span) is None
+        key = (site.kind, site.map, site.helper) if hidden else index
+        joined[key] = (site, count + joined[key][1]) if key in joined else (site, count)
+    return list(joined.values())
+
+
 def describe_error(site: ErrorSite) -> str:
     """What happened at a place in the script."""
+    if site.kind == "map_full" and site.span is not None and site.span.source.internal:
+        return f"Map full; can't update element of {site.map}: what belongs to its keys is missing."
     return _MESSAGES.get(site.kind, f"{site.helper or site.kind} failed.").format(map=site.map)
 
 

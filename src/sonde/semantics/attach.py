@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..errors import WARNING
 from ..kinds import KINDS, kind_names
 from ..language.ast import AttachPoint, Clause
 from ..language.diagnostics import Diagnostics, nearest_names
+from ..source import WARNING
 from ..spec import Attach, Config
 from ..types import Struct
 from .answers import is_ruled_out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..errors import ERROR
 from ..language.ast import (
     Assign,
     Binary,
@@ -20,7 +19,7 @@ from ..language.ast import (
 from ..language.comments import MapComments
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.map_sizes import MAP_SIZES
-from ..source import Source, Span
+from ..source import ERROR, Source, Span
 from ..types import Int
 from . import attach
 from .by import show_groups

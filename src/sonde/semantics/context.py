@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..arch import ARCHES
-from ..errors import ERROR
 from ..kinds import KINDS
 from ..language.ast import (
     Assign,
@@ -22,7 +21,7 @@ from ..language.ast import (
 from ..language.diagnostics import MAX_SHOWN, Diagnostics, nearest_names
 from ..record import Record
 from ..shipped import is_shipped
-from ..source import Span
+from ..source import ERROR, Span
 from ..spec import MOST_GROUPS, Attach, Config
 from ..types import (
     BPF,

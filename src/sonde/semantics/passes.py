@@ -6,8 +6,7 @@ was determined by giving it pairs of faults.
 
 from __future__ import annotations
 
-from ..errors import ERROR
-from ..source import Diagnostic
+from ..source import ERROR, Diagnostic
 
 _DECLARATIONS = (("type-mismatch", "trying to"),)  # of ``let $x: type = value``
 
