@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,37 +13,27 @@ from pathlib import Path
 
 import pytest
 
+from c_targets import build_target
 from printed import rows
 from support import Tracer, run_sonde
 
-TESTS = Path(__file__).parents[1]
 
-
-def build_target(source: str, folder: Path, *options: str) -> str:
-    """The path of a program made from a C file of the tests."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs gcc")
-    program = folder / source.partition(".")[0]
-    made = subprocess.run([compiler, *options, "-O1", "-o", program, TESTS / source], capture_output=True, text=True,
-                          check=False)
-    if made.returncode:
-        pytest.skip(f"gcc: {made.stderr}")
-    return str(program)
+def build_compat(source: str, folder: Path, *words: str) -> str:
+    """A 32-bit program without a library; ``words`` are what it can be tried with."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("32-bit programs of x86")
+    program = build_target(source, folder, "-m32", "-static", "-nostdlib", "-fno-pie", "-no-pie",
+                           "-fno-stack-protector", "-mpreferred-stack-boundary=2")
+    try:
+        assert subprocess.run([program, *words], check=False).returncode == 0
+    except OSError:
+        pytest.skip("this kernel runs no 32-bit programs")
+    return program
 
 
 @pytest.fixture
 def compat_target(tmp_path: Path) -> str:
-    """A 32-bit program."""
-    if os.uname().machine != "x86_64":
-        pytest.skip("32-bit programs of x86")
-    program = build_target("compat_target.c", tmp_path, "-m32", "-static", "-nostdlib", "-fno-pie", "-no-pie",
-                           "-fno-stack-protector", "-mpreferred-stack-boundary=2")
-    try:
-        assert subprocess.run([program, "/nosuch"], check=False).returncode == 0
-    except OSError:
-        pytest.skip("this kernel runs no 32-bit programs")
-    return program
+    return build_compat("compat_target.c", tmp_path, "/nosuch")
 
 
 def json_lines(text: str) -> list[dict[str, object]]:
@@ -100,6 +89,67 @@ def test_execsnoop_of_32_bit_programs(compat_target: str) -> None:
         ("compat_target", 0, f"{compat_target} /nosuch /bin/sh -c true"), ("sh", 0, "/bin/sh -c true")]
     quoted = run_sonde("execsnoop", "-q", "--max-args", "2", "-c", f"{compat_target} /nosuch /bin/sh -c true")
     assert re.search(r' "/bin/sh" "-c" \.\.\.$', quoted.stdout, re.M), quoted.stdout
+
+
+@pytest.mark.parametrize(("tool", "calls", "others"), [
+    ("shmsnoop", "117.21 117.22 117.23 117.24 395.0 396.0 397.9 398.1", "117.1 117.13 394.0"),
+    ("sofdsnoop", "102.16 102.17 102.19 102.20 370.0 372.0 337.0 345.0 417.0 438.99", "102.3 371.0"),
+    ("statsnoop", "106.0 107.0 195.0 196.0 99.0 268.0 300.0 383.0", "33.0 85.0"),
+    ("statsnoop -a", "33.0 85.0 305.0 307.0 341.0 439.0 106.0", "5.0"),
+    ("opensnoop", "5.0 8.0 295.0 342.0 437.0", "6.99"),
+    ("mountsnoop", "21.0 22.0 52.0 217.0 428.0 429.0 430.0 431.99 432.99 433.0 442.0 467.0", "20.0"),
+    ("tcpbind", "361.0 102.2", "362.0"), ("udpconnect", "362.0 102.3", "361.0"), ("solisten", "363.0 102.4", "361.0"),
+    ("sofamily", "362.0 364.0 102.3 102.5 102.18", "361.0"), ("soprotocol", "362.0 364.0 102.3", "361.0"),
+    ("soconnlat", "362.0 102.3", "364.0"), ("so1stbyte", "362.0 102.3", "364.0"), ("solife", "362.0 364.0", "361.0"),
+    ("sockstat", "359.0 360.0 361.0 362.0 363.0 364.0 102.1 102.2 102.3 102.4 102.5 102.8 102.18", "102.9 372.0"),
+])
+def test_tools_count_the_calls_of_32_bit_programs(tool: str, calls: str, others: str, tmp_path: Path) -> None:
+    program = build_compat("compat_calls.c", tmp_path)
+    done = run_sonde(*tool.split(), "-c", f"{program} {calls} {others}")
+    assert done.returncode == 0, done.stderr
+    assert f"{len(calls.split())} calls of 32-bit programs are not among these" in done.stderr
+
+
+FILES = """
+import os, sys
+source, target = (os.open(path, os.O_RDWR | os.O_CREAT) for path in sys.argv[1:])
+os.write(source, b"x" * 8192)
+os.sendfile(target, source, 0, 100)
+os.copy_file_range(source, target, 100, 0, 0)
+read, write = os.pipe()
+os.splice(source, write, 100, 0)
+os.splice(read, target, 100)
+"""
+
+
+@pytest.mark.parametrize("tool", ["fileslower", "filetop", "dirtop"])
+def test_tools_say_what_the_kernel_copied(tool: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-S", "-c", FILES, str(tmp_path / "one"), str(tmp_path / "two")]
+    done = run_sonde(tool, "-c", shlex.join(words))
+    assert "4 calls of sendfile(), splice() and copy_file_range() are not among these" in done.stderr, done.stderr
+
+
+def test_ttysnoop_says_what_was_written_another_way(tmp_path: Path) -> None:
+    terminal, other = os.openpty()
+    (tmp_path / "text").write_text("text")
+    program = """
+import os, sys
+terminal, text = os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY), os.open(sys.argv[2], os.O_RDONLY)
+os.write(terminal, b"plain")
+os.sendfile(terminal, text, 0, 4)
+read, write = os.pipe()
+os.write(write, b"word")
+os.splice(read, terminal, 4)
+"""
+    try:
+        name = os.ttyname(other)
+        command = shlex.join([sys.executable, "-S", "-c", program, name, str(tmp_path / "text")])
+        done = run_sonde("ttysnoop", "-c", command, name)
+        assert "2 writes that went another way are not among these" in done.stderr, done.stderr
+        assert "plain" in done.stdout and "word" not in done.stdout
+    finally:
+        os.close(terminal)
+        os.close(other)
 
 
 HOSTILE = ["", " ", '"', "\\", 'a" "b', '\\"', '" ...', "..", "a b",
