@@ -12,7 +12,7 @@ from sonde.functions import FUNCTIONS
 from sonde.kinds import KINDS
 from sonde.language.diagnostics import Diagnostics
 from sonde.semantics import formats
-from sonde.semantics.finder import MANY, MOST_COMPARED, ProbeFinder, pattern_matcher
+from sonde.semantics.finder import FIRST_COMPARED, MANY, MOST_COMPARED, SEVERAL, ProbeFinder, pattern_matcher
 from sonde.semantics.options import Options
 from sonde.semantics.providers import PROVIDERS, find_provider
 from sonde.semantics.typed import Element
@@ -291,3 +291,25 @@ def test_only_the_first_missing_names_are_compared_with_many() -> None:
     hints = [finder.did_you_mean("kprobe:", f"functiom_{number}", many) for number in range(MOST_COMPARED + 2)]
     assert all(hints[:MOST_COMPARED]) and not any(hints[MOST_COMPARED:])
     assert finder.did_you_mean("kprobe:", "functiom_7", many[:10])
+
+
+def test_of_fifty_missing_tracepoints_the_first_are_compared_with_all() -> None:
+    settings: Any = None
+    finder = ProbeFinder(KprobeWorld(), Options(), settings, Diagnostics())
+    several = [f"event_{number}" for number in range(SEVERAL + 1)]
+    hints = [finder.did_you_mean("tracepoint:", f"evemt_{number}", several) for number in range(FIRST_COMPARED + 2)]
+    assert all(hints[:FIRST_COMPARED]) and not any(hints[FIRST_COMPARED:])
+
+
+def test_raw_tracepoints_are_asked_for_once() -> None:
+    asked = []
+
+    class Counted(KprobeWorld):
+        def raw_tracepoints(self) -> list[tuple[str, str]]:
+            asked.append(1)
+            return super().raw_tracepoints()
+
+    text = "".join([f"rawtracepoint:missing{number} {{ }}\n" for number in range(50)])
+    with pytest.raises(CompileError):
+        check_text(text, Counted())
+    assert len(asked) == 1

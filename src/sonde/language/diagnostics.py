@@ -89,9 +89,10 @@ def nearest_names(name: str, candidates: Iterable[str], count: int = 3, least: f
     pool = _similar_names(name.lower(), list(candidates))
     lowered = {c.lower(): c for c in pool}
     found = get_close_matches(name, pool, count, least)
-    for close in get_close_matches(name.lower(), lowered, count, least):
-        if lowered[close] not in found:
-            found.append(lowered[close])
+    if len(found) < count and (name.lower() != name or any(low != each for low, each in lowered.items())):
+        for close in get_close_matches(name.lower(), lowered, count, least):
+            if lowered[close] not in found:
+                found.append(lowered[close])
     return found[:count]
 
 

@@ -31,7 +31,8 @@ class WrittenPoint(Record):
         return pattern_matcher(self.text.partition("+")[0])(function)
 
 
-MANY, MOST_COMPARED = 5000, 3  # names to compare one with; names that are compared with so many
+MANY, MOST_COMPARED = 5000, 3    # names to compare one with; names that are compared with so many
+SEVERAL, FIRST_COMPARED = 500, 10  # likewise: comparing 50 with a kernel's tracepoints would take a second
 
 
 class ProbeFinder:
@@ -52,8 +53,9 @@ class ProbeFinder:
         self.written: list[WrittenPoint] | None = None  # all the script's attach points; None: it asks what exists
         self.untraceable: list[tuple[str, Span]] = []  # (function, where it is written), to be warned of
         self.stood_in: set[str] = set()  # functions of which it has been said that others are probed in their place
-        self._compared = 0  # names that were compared with many
+        self._compared = 0  # names that were compared with several or many
         self._tracepoints: list[tuple[str, str]] | None = None
+        self._raw_tracepoints: list[tuple[str, str]] | None = None
 
     def error(self, code: str, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
         given = len(self.options.params)
@@ -113,15 +115,22 @@ class ProbeFinder:
         """The candidates most like ``name``, best first; of the kernel's many only for the first names, since each
         takes long."""
         pool = list(candidates)
-        if not self.heard or len(pool) > MANY and self._compared >= MOST_COMPARED:
+        most = MOST_COMPARED if len(pool) > MANY else FIRST_COMPARED
+        if not self.heard or len(pool) > SEVERAL and self._compared >= most:
             return []
-        self._compared += len(pool) > MANY
+        self._compared += len(pool) > SEVERAL
         return nearest_names(name, pool)
 
     def did_you_mean(self, prefix: str, name: str, candidates: Iterable[str]) -> list[str]:
         """One hint with the nearest names."""
         close = self.nearest_names(name, candidates)
         return [f"did you mean {' or '.join(prefix + c for c in close)}?"] if close else []
+
+    @property
+    def raw_tracepoints(self) -> list[tuple[str, str]]:
+        if self._raw_tracepoints is None:
+            self._raw_tracepoints = self.world.raw_tracepoints()
+        return self._raw_tracepoints
 
     @property
     def tracepoints(self) -> list[tuple[str, str]]:

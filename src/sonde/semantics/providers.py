@@ -135,10 +135,10 @@ def _expand_raw_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[
         return finder.error("probe-form", "rawtracepoint should be attached to a function", point,
                             ["write rawtracepoint:[module:]event"])
     if not is_pattern(module) and not is_pattern(event) and finder.world.raw_tracepoint_args(event) is not None \
-            and (not module or (module, event) in finder.world.raw_tracepoints()):
+            and (not module or (module, event) in finder.raw_tracepoints):
         return [Attach("rawtracepoint", _raw_tracepoint_name(module, event), module, event, pid=pid)]
     in_module, in_event = pattern_matcher(module or "*"), pattern_matcher(event)
-    every = finder.world.raw_tracepoints()
+    every = finder.raw_tracepoints
     found = [(m, e) for m, e in every if in_module(m) and in_event(e)]
     if not found:
         return finder.report_missing(point, finder.did_you_mean("rawtracepoint:", event, [e for _, e in every]),
