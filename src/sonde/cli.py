@@ -264,6 +264,10 @@ def _trace_script(parsed: Parsed) -> int:
         print_to_stderr(text)
     if show is not None or parsed.get("mode") == "codegen":
         return 0
+    if options.cpid and not parsed.tool and not parsed.has("quiet"):
+        from .commands.narrowing import command_remark
+        if remark := command_remark(source, options, trace.spec):
+            print_to_stderr(remark)
     if parsed.get("mode") == "compiler-bench":
         from .selftest import benchmark_compiler
         return benchmark_compiler(trace.source, trace.options, trace.world, parsed.get("format", "text"))

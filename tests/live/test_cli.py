@@ -183,6 +183,17 @@ def test_a_command_is_run_after_attaching() -> None:
     assert "@end: 1\n" in done.stdout
 
 
+@pytest.mark.parametrize(("words", "remarked"), [
+    ([], True), (["-q"], False), (["/pid == cpid/"], False)])
+def test_that_a_command_does_not_narrow_a_script_is_said_once(words: list[str], remarked: bool) -> None:
+    predicate = "".join([word for word in words if word[:1] == "/"])
+    options = [word for word in words if word[:1] == "-"]
+    done = run_sonde(*options, "-c", "/bin/true", "-e",
+                     f"tracepoint:syscalls:sys_enter_execve {predicate} {{ @ = count(); }}")
+    assert done.returncode == 0 and done.stderr.count("HINT: -c runs the command") == remarked
+    assert "HINT" not in done.stdout
+
+
 def test_a_command_that_is_not_there() -> None:
     done = run_sonde("-c", "/nowhere/command", "-e", "begin { }")
     assert done.returncode == 1
