@@ -6,7 +6,7 @@ from .output import look
 from .output.text import sort_items, text_output
 from .output.views import svg
 from .output.views.html import map_elements
-from .output.views.stacks import Folder, shows_stacks
+from .output.views.stacks import Folder, shows_stacks, weight_symbol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ def _flame_html(spec: MapSpec, items: Items) -> str:
     from .output.views.flamegraph import flame_element
     folder = Folder([spec.name])
     folder.add_items(spec, items, "")
-    title = f"{spec.name}: {sum(folder.folded.values()):,}"
-    page = svg.html_page(spec.name, FLAME_STYLE, [flame_element(folder.folded, title, folder.heads)],
-                         look.read_asset("flame.js"))
+    drawing = flame_element(folder.folded, spec.name, folder.heads, weight_symbol(spec))
+    page = svg.html_page(spec.name, FLAME_STYLE, [drawing], look.read_asset("flame.js"))
     return (f'<iframe srcdoc="{page.replace("&", "&amp;").replace(chr(34), "&quot;")}" sandbox="allow-scripts" '
             f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape_markup(spec.name)}"></iframe>')
 

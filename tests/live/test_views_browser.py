@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -163,6 +164,53 @@ def test_an_address_has_the_whole_state(browser: Browser, known: Path) -> None:
     browser.wait_for(f"document.querySelectorAll('.frames:not([style*=none]) {frame('work')}').length == 2")
 
 
+TALL = {tuple(f"frame_{i}" for i in range(120)): 9_000_000_000,
+        ("frame_0", "frame_1", "x"): 1_265_077_774, ("frame_0", "frame_1", "--", "wake_[k]"): 850_000}
+
+
+@pytest.mark.parametrize(("folded", "width"), [(TALL, 1280), (TALL, 1800), (STACKS, 1280), (STACKS, 900)])
+def test_a_graph_has_its_natural_height_and_the_windows_width(browser: Browser, tmp_path: Path, width: int,
+                                                              folded: dict[tuple[str, ...], int]) -> None:
+    """A tall one is scrolled, a flat one takes no more than it needs; names can be read in both."""
+    (tmp_path / "x.svg").write_text(flame_graph(folded, "Off the CPU", None, 1, "ns"))
+    browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    try:
+        browser.open(tmp_path / "x.svg")
+        sizes = browser.eval("(r => [r.width, r.height])(document.documentElement.getBoundingClientRect())")
+        levels = max(map(len, folded)) + 1
+        assert width - 20 <= sizes[0] <= width and sizes[1] == pytest.approx(58 + 28 + 17 * levels)
+        rows = browser.eval("Array.from(document.querySelectorAll('.frame rect')).map(r => "
+                            "r.getBoundingClientRect().height)")
+        assert set(map(round, rows)) == {16}
+        assert frames(browser)["all"][0][3] == pytest.approx(sizes[0] - 20, abs=0.1)
+        browser.eval("window.scrollTo(0, 1e6)")
+        assert (browser.eval("window.scrollY") > 1000) == (folded is TALL)
+        browser.ask("Emulation.setDeviceMetricsOverride", width=width - 60, height=800, deviceScaleFactor=1,
+                    mobile=False)
+        browser.wait_for(f"document.documentElement.getBoundingClientRect().width < {width - 40}")
+        ends = browser.eval("Array.from(document.querySelectorAll('.control, .legend')).map(c => "
+                            "c.getBoundingClientRect()).map(r => [r.left, r.right])")
+        assert all(0 <= left < right <= width - 60 for left, right in ends)
+        assert sorted(ends) == sorted(ends, key=lambda end: end[1]), "nothing lies over anything else"
+        assert all(one[1] < other[0] for one, other in zip(sorted(ends), sorted(ends)[1:]))
+    finally:
+        browser.ask("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_page_and_its_script_scale_alike(browser: Browser, tmp_path: Path) -> None:
+    """What flame.js says of a weight is what Python says."""
+    weights = (1, 999, 1234, 99_949, 999_949, 999_950, 5_000_000, 1_265_077_774, 987_654_321_000)
+    for unit, weight in itertools.product(("ns", "µs", "KB", "samples"), weights):
+        (tmp_path / "x.svg").write_text(flame_graph({("main",): weight}, "t", None, 0, unit))
+        browser.open(tmp_path / "x.svg")
+        tips = "Array.from(document.querySelectorAll('.frames:not([style*=none]) title')).map(t => " \
+               "t.textContent.split(' (')[0]).sort()"
+        ours = browser.eval(tips)
+        browser.click(".invert")
+        browser.wait_for("location.hash == '#form=inverted'")
+        assert browser.eval(tips) == ours
+
+
 def test_graphs_of_one_page_have_a_state_each(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "x.html"
     done = run_sonde("-f", "html", "-o", str(file), "-e",
@@ -226,8 +274,8 @@ def test_a_column_of_a_heat_map(browser: Browser, heat: Path) -> None:
     assert browser.eval("document.querySelector('.caption').textContent") == "all columns: 60 values"
     percentiles = "document.querySelector('.percentiles').textContent"
     whole = browser.eval(percentiles)
-    assert (found := re.fullmatch(r"p50 (\d+), p90 ([\d,]+), p99 ([\d,]+) B", whole)) is not None
-    assert 64 <= int(found[1]) <= 128 and all(4096 <= int(found[i].replace(",", "")) < 8192 for i in (2, 3))
+    assert (found := re.fullmatch(r"p50 (\d+) B, p90 ([\d.]+) KiB, p99 ([\d.]+) KiB", whole)) is not None
+    assert 64 <= int(found[1]) <= 128 and all(4 <= float(found[i]) < 8 for i in (2, 3))
     columns = browser.eval("Array.from(document.querySelectorAll('.column')).map(c => c.dataset.counts)")
     at, counts = next((i, c) for i, c in enumerate(columns) if int(c.split()[0]) > 0)
     browser.eval(f"document.querySelectorAll('.column')[{at}].classList.add('sought')")

@@ -22,12 +22,13 @@ from sonde import compiling
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
 from sonde.output.look import read_asset
+from sonde.output.units import scale_value
 from sonde.output.views import VIEWS, Target, check_view, fitting_views, view_class
 from sonde.output.views.csv import event_columns, key_columns
 from sonde.output.views.flame_diff import flame_diff
 from sonde.output.views.flamegraph import fit_name as fitting_name
 from sonde.output.views.flamegraph import flame_graph
-from sonde.output.views.heat import HeatCollector, bucket_range, colour_level
+from sonde.output.views.heat import HeatCollector, bucket_label, bucket_range, colour_level
 from sonde.output.views.heat_svg import heat_document
 from sonde.output.views.heatmap import terminal_lines
 from sonde.output.views.stacks import build_tree, folded_lines, read_folded
@@ -217,6 +218,58 @@ def test_flame_graph() -> None:
     assert tips["hot"] == "hot: 110 samples (91.67%)"
     assert tips["irq_[k]"] == "irq (kernel): 20 samples (16.67%)"
     assert frames["irq_[k]"].findtext(f"{SVG}text") == "irq"
+
+
+def texts_of(graph: str, look: str) -> list[str]:
+    """The texts of an SVG file that have a class."""
+    return [each.text or "" for each in ET.fromstring(graph.encode()).iter(f"{SVG}text")
+            if look in each.attrib.get("class", "").split()]
+
+
+def test_the_colours_of_a_flame_graph_are_explained() -> None:
+    """Each colour that is in it, and no other."""
+    assert texts_of(flame_graph(FOLDED, "title"), "legend") == ["names", "user, Python, JIT", "kernel"]
+    woken = {("busy", "main", "--", "wake", "irq_[k]"): 5}
+    graph = flame_graph(woken, "title")
+    assert texts_of(graph, "legend") == ["names", "user, Python, JIT", "waker", "waker's kernel"]
+    assert texts_of(flame_graph({("busy",): 1}, "title"), "legend") == ["names"]
+    assert texts_of(flame_graph({}, "title"), "legend") == []
+    assert texts_of(flame_graph(FOLDED, "title", FOLDED), "legend") == ["greater share than before", "lesser"]
+    kinds = {re.sub(r"\d", "", box(frame)["class"]) for frame in frames_of(graph).values()}
+    assert kinds == {re.sub(r"\d", "", each.attrib["class"]) for each in ET.fromstring(graph.encode())
+                     if each.tag == f"{SVG}rect"}
+
+
+@pytest.mark.parametrize(("value", "symbol", "expected"), [
+    (1_265_077_774, "ns", "1.27 s"), (999, "ns", "999 ns"), (0, "ns", "0 ns"), (12_345, "ns", "12.3 µs"),
+    (999_950, "ns", "1 ms"), (999_400, "ns", "999 µs"), (1500, "µs", "1.5 ms"), (12.34, "ms", "12.3 ms"),
+    (7200, "s", "7,200 s"), (4096, "B", "4 KiB"), (1023, "B", "1,023 B"), (3, "KB", "3 KiB"),
+    (5 << 40, "B", "5 TiB"), (-5000, "ns", "-5 µs"), (123_456, "samples", "123,456 samples"), (5, "", "5"),
+    (12, "%", "12 %")])
+def test_values_are_shown_in_the_unit_that_suits_them(value: float, symbol: str, expected: str) -> None:
+    assert scale_value(value, symbol) == expected
+
+
+def test_times_of_a_flame_graph_are_scaled() -> None:
+    frames = frames_of(flame_graph({("a", "b"): 1_265_077_774}, "t", None, 1, "ns"))
+    assert frames["b"].findtext(f"{SVG}title") == "b: 1.27 s (100.00%)"
+
+
+def test_a_difference_of_times_knows_its_unit(tmp_path: Path) -> None:
+    """A file of folded stacks says what its numbers are."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_text("# sonde flame.\n# here.\n# nothing was lost.\n# the numbers are ns.\np;a 500000\n")
+    after.write_text("# sonde flame.\n# here.\n# nothing was lost.\n# the numbers are ns.\np;a 1500000\n")
+    graph = flame_diff(str(before), str(after))
+    assert "after: 1.5 ms, compared with before: 500 µs" in graph and "a: 1.5 ms (100.00%)" in graph
+    assert "Incomplete" not in graph
+
+
+@pytest.mark.parametrize(("symbol", "low", "high", "expected"), [
+    ("ns", 1 << 19, 1 << 20, "[524 µs, 1.05 ms)"), ("ns", 0, 1, "[0 ns]"), ("µs", 1000, None, "[1 ms, ...)"),
+    ("ns", None, 2000, "(..., 2 µs)"), ("B", 4096, 8192, "[4K, 8K) B"), ("", 4096, 8192, "[4K, 8K)")])
+def test_ranges_of_times_are_scaled(symbol: str, low: int | None, high: int | None, expected: str) -> None:
+    assert bucket_label(Bucket(low, high, 1), symbol) == expected
 
 
 def test_flame_graph_needs_nothing_else() -> None:

@@ -30,6 +30,11 @@ UNITS = (
     Unit("B/s", "bytes_per_second", "By/s", 1, 1, ("bytes/s",)),
     Unit("%", "ratio", "1", 1, 100, ("percent", "pct", "percentage")),
 )
+# By base unit: symbols, greatest first, with how many of the base each is, over a common part: 1 ns, 1 B.
+_SCALES = {"seconds": (10**9, (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))),
+           "bytes": (1, tuple([(f"{prefix}B", 1 << power) for prefix, power in
+                               (("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10), ("", 0))]))}
+_BY_SYMBOL = {unit.symbol: unit for unit in UNITS}
 _BY_WORD = {word: unit for unit in UNITS for word in unit.words}
 _NO_UNIT = {"count", "per", "rate", "ratio"}  # a name with one of these has no unit, whatever else is in it
 
@@ -95,6 +100,26 @@ def map_symbol(named: MapSpec) -> str:
     """The same as a person reads it; "" if there is none."""
     unit = map_unit(named)
     return unit.symbol if unit is not None else ""
+
+
+def is_time(symbol: str) -> bool:
+    """Whether a unit is one of time."""
+    return symbol in _BY_SYMBOL and _BY_SYMBOL[symbol].base == "seconds"
+
+
+def scale_value(value: float, symbol: str) -> str:
+    """A value with its unit for a reader: times and bytes in the unit that suits their size, to three digits (``1.27
+    s`` of 1,265,077,774 ns), others as they are (``12,345 samples``). flame.js does the same."""
+    unit = _BY_SYMBOL.get(symbol)
+    if unit is None or unit.base not in _SCALES:
+        return f"{value:,.0f} {symbol}".rstrip()
+    parts, scale = _SCALES[unit.base]
+    least = value * unit.times * parts / unit.parts
+    name, size = next((each for each in scale if abs(least) >= 0.9995 * each[1]), scale[-1])
+    scaled = least / size
+    digits = 0 if abs(scaled) >= 99.95 or size == 1 and scaled == int(scaled) else 1 if abs(scaled) >= 9.995 else 2
+    text = f"{scaled:,.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if digits else text} {name}"
 
 
 def column_head(name: str, said: str) -> str:

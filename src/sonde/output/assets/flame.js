@@ -2,10 +2,11 @@
 //
 // Its state (form, zoom, search) stands in the fragment of the address, #form=icicle&zoom=3.120&search=read, so that a
 // link shows what its sender saw. On a page with several graphs the names of all but the first have the graph's number.
-// The geometry (width 1200, margin 10, rows of 17, 11.5 units of text) is that of the module flamegraph.
+// The geometry (width 1200, margin 10, rows of 17, 11.5 units of text) is that of the module flamegraph, but that the
+// width becomes the window's: letters and rows have their size in any, and what is higher than the window is scrolled.
 (function () {
   "use strict";
-  var WIDTH = 1180, MARGIN = 10, ROW = 17, TOP = 44, BOTTOM = 28, CHAR = 11.5 * 0.605, NS = "http://www.w3.org/2000/svg";
+  var WHOLE = 1200, NARROWEST = 800, MARGIN = 10, ROW = 17, TOP = 58, BOTTOM = 28, CHAR = 11.5 * 0.605, NS = "http://www.w3.org/2000/svg";
 
   function framesOf(group) {
     var open = [];
@@ -21,6 +22,20 @@
     var node = document.createElementNS(NS, tag);
     Object.keys(attributes).forEach(function (name) { node.setAttribute(name, attributes[name]); });
     return node;
+  }
+  // As units.py: times and bytes in the unit that suits their size, to three digits.
+  var TIMES = [["s", 1e9], ["ms", 1e6], ["\u00b5s", 1e3], ["ns", 1]];
+  var SIZES = [["TiB", 1099511627776], ["GiB", 1073741824], ["MiB", 1048576], ["KiB", 1024], ["B", 1]];
+  var SCALES = { ns: [TIMES, 1], "\u00b5s": [TIMES, 1e3], ms: [TIMES, 1e6], s: [TIMES, 1e9], B: [SIZES, 1],
+                 KB: [SIZES, 1024] };
+  function amount(value, unit) {
+    if (!Object.prototype.hasOwnProperty.call(SCALES, unit)) {
+      return value.toLocaleString("en-US") + (unit && " ") + unit;
+    }
+    var scale = SCALES[unit][0], least = value * SCALES[unit][1];
+    var step = scale.find(function (each) { return least >= 0.9995 * each[1]; }) || scale[scale.length - 1];
+    var scaled = least / step[1], digits = scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
+    return (+scaled.toFixed(digits)).toLocaleString("en-US") + " " + step[0];
   }
   // The same stacks joined from the innermost frame on. What a frame has beyond those above it is its own weight.
   function inverted(frames, group) {
@@ -43,7 +58,7 @@
       var next = pending.pop(), node = next[0], at = next[2], above = [];
       var g = made("g", { "class": "frame", tabindex: 0 }), title = made("title", {});
       g.dataset.name = node.frame.whole; g.dataset.at = at; g.dataset.weight = node.weight; g.dataset.depth = next[1];
-      title.textContent = node.frame.name + ": " + node.weight.toLocaleString("en-US") + (unit && " ") + unit + " (" +
+      title.textContent = node.frame.name + ": " + amount(node.weight, unit) + " (" +
         (100 * node.weight / root.weight).toFixed(2) + "%)";
       var label = made("text", { "font-size": 11.5 });
       [title, made("rect", { "class": node.frame.rect.getAttribute("class"), height: ROW - 1 }), label]
@@ -51,7 +66,7 @@
       out.appendChild(g);
       Array.from(node.children.keys()).sort().forEach(function (key) {
         var child = node.children.get(key);
-        if (child.weight * 10 * WIDTH >= root.weight) { above.push([child, next[1] + 1, at]); }
+        if (child.weight * 10 * (WHOLE - 2 * MARGIN) >= root.weight) { above.push([child, next[1] + 1, at]); }
         at += child.weight;
       });
       pending = pending.concat(above.reverse());
@@ -66,6 +81,10 @@
     var reset = one(".reset"), search = one(".search"), detail = one(".detail"), matched = one(".matched");
     var icicle = one(".icicle"), invert = one(".invert"), suffix = number || "";
     if (!forms[false].length) { return; }
+    var room = WHOLE - 2 * MARGIN, tall = svg.viewBox.baseVal.height;
+    var beside = Array.from(svg.querySelectorAll(".control, .matched")).map(function (text) {
+      return [text, WHOLE - text.getAttribute("x")];
+    });
     var state = { icicle: false, inverted: false, zoom: "", search: "" }, frames = forms[false], pattern = null;
 
     function label(frame, width) {
@@ -75,20 +94,38 @@
     }
     function lay() {
       var to = frames.find(function (f) { return f.depth + "." + f.at === state.zoom; }) || frames[0];
-      var end = to.at + to.weight, scale = WIDTH / to.weight;
+      var end = to.at + to.weight, scale = room / to.weight;
       frames.forEach(function (f) {
         var under = f.depth < to.depth && f.at <= to.at && f.at + f.weight >= end;
         var within = f.depth >= to.depth && f.at >= to.at && f.at + f.weight <= end;
         f.g.style.display = under || within ? "" : "none";
         f.g.classList.toggle("under", under);
         if (!under && !within) { return; }
-        var x = under ? MARGIN : MARGIN + (f.at - to.at) * scale, width = under ? WIDTH : f.weight * scale;
+        var x = under ? MARGIN : MARGIN + (f.at - to.at) * scale, width = under ? room : f.weight * scale;
         var y = state.icicle ? TOP + ROW * f.depth : height - BOTTOM - ROW * (f.depth + 1);
         f.rect.setAttribute("x", x); f.rect.setAttribute("width", width); f.rect.setAttribute("y", y);
         f.text.setAttribute("x", x + 3); f.text.setAttribute("y", y + 12);
         f.text.textContent = label(f, width);
       });
       reset.setAttribute("visibility", to === frames[0] ? "hidden" : "visible");
+    }
+    function fit(text) { // one that is too long for the width becomes smaller
+      var size = text.dataset.size = text.dataset.size || text.getAttribute("font-size");
+      text.setAttribute("font-size", size);
+      var length = text.getComputedTextLength();
+      if (length > room) { text.setAttribute("font-size", Math.max(6, size * room / length)); }
+    }
+    function widen() {
+      var page = svg === document.documentElement ? null : svg.parentNode;
+      var bar = !page && tall > window.innerHeight ? 16 : 0; // of scrolling
+      var whole = Math.max(NARROWEST, page ? page.clientWidth : window.innerWidth - bar);
+      room = whole - 2 * MARGIN;
+      svg.setAttribute("viewBox", "0 0 " + whole + " " + tall);
+      svg.setAttribute("width", whole);
+      beside.forEach(function (each) { each[0].setAttribute("x", whole - each[1]); });
+      svg.querySelectorAll(".middle").forEach(function (text) { text.setAttribute("x", whole / 2); });
+      svg.querySelectorAll(".title, [data-about]").forEach(fit);
+      lay();
     }
     function mark() {
       var text = state.search, sum = 0, until = -1;
@@ -162,6 +199,8 @@
       if (e.key === "/" || (e.key === "f" && (e.ctrlKey || e.metaKey))) { e.preventDefault(); ask(); }
     });
     window.addEventListener("hashchange", read);
+    window.addEventListener("resize", widen);
     if (location.hash.length > 1) { read(); }
+    widen();
   });
 })();

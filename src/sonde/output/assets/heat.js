@@ -6,11 +6,12 @@
     var caption = heat.querySelector(".caption"), total = caption.textContent, chosen = null;
     var totals = bars.map(function (b) { return +b.dataset.count; });
     var percentiles = heat.querySelector(".percentiles"), whole = percentiles.textContent;
-    function show(counts, text, shares) {
+    var allSaid = tips.map(function (t) { return t.textContent; });
+    function show(counts, text, shares, said) {
       var most = Math.max.apply(null, counts.concat([1]));
       bars.forEach(function (b, i) {
         b.setAttribute("width", Math.max(0, counts[i]) / most * +heat.dataset.panel);
-        tips[i].textContent = b.dataset.span + ": " + (counts[i] === null ? "none" : counts[i].toLocaleString("en-US"));
+        tips[i].textContent = said ? b.dataset.span + ": " + said[i] : allSaid[i];
       });
       caption.textContent = text;
       percentiles.textContent = shares;
@@ -22,7 +23,7 @@
         if (!chosen) { return show(totals, total, whole); }
         column.classList.add("chosen");
         show(column.dataset.counts.split(" ").map(function (c) { return c === "-" ? null : +c; }), column.dataset.time,
-             column.dataset.percentiles);
+             column.dataset.percentiles, column.dataset.said.split("|"));
       });
     });
   });

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from zlib import crc32
 
 from ..look import read_asset
+from ..units import scale_value
 from . import svg
 from .stacks import KERNEL, WAKER, FlameNode, Folded, StackView, build_tree
 
-WIDTH, MARGIN, ROW, TOP, BOTTOM = 1200, 10, 17, 44, 28
+WIDTH, MARGIN, ROW, TOP, BOTTOM = 1200, 10, 17, 58, 28  # flame.js makes the width that of the window
 SIZE = 11.5    # of the text
 LEAST = 0.1    # units: narrower frames are left out
 SHADES = 6     # of each kind's colour
 _HUES = {"user": (28, 88, 63), "kernel": (205, 62, 64), "head": (145, 35, 66), "waker": (285, 45, 70),
          "waker-kernel": (250, 42, 72)}
+_LEGEND = {"head": "names", "user": "user, Python, JIT", "kernel": "kernel", "waker": "waker",
+           "waker-kernel": "waker's kernel"}
+_CHANGES = {"style=\"fill:hsl(0,85%,60%)\"": "greater share than before", "style=\"fill:hsl(215,85%,60%)\"": "lesser"}
 
 
 def _palette_css() -> str:
@@ -31,6 +35,7 @@ def _palette_css() -> str:
 STYLE = _palette_css() + """
 .frame rect { stroke: var(--paper); stroke-width: .6; rx: 1.5px; }
 .frame text { pointer-events: none; }
+svg text.legend { pointer-events: none; }
 svg .frame.changed text { fill: #1b1f24; }
 .frame, .control { cursor: pointer; }
 .frame:hover rect, .frame:focus rect { stroke: var(--ink); stroke-width: 1; }
@@ -46,10 +51,9 @@ class FlamegraphView(StackView):
     """The flame graph of everything that was collected."""
 
     def finish(self) -> None:
-        folded, unit = self.folded, self.target.unit
-        title = f"{self.entitle('Flame graph')}: {sum(folded.values()):,}{unit and ' '}{unit}"
-        self.write(flame_graph(folded, title, None, self.heads, self.target.unit,
-                               svg.about_run(self.run)))
+        folded, unit = self.folded, self.unit
+        title = f"{self.entitle('Flame graph')}: {scale_value(sum(folded.values()), unit)}"
+        self.write(flame_graph(folded, title, None, self.heads, unit, svg.about_run(self.run)))
 
 
 def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads: int = 1, unit: str = "",
@@ -63,9 +67,10 @@ def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads:
     return svg.svg_document(WIDTH, height, STYLE, read_asset("flame.js"), body, title, about)
 
 
-def flame_element(folded: Folded, title: str, heads: int = 1) -> str:
-    """The same as an element for a page, which has style and script once."""
-    body, height = draw_flame_graph(folded, title, None, heads)
+def flame_element(folded: Folded, name: str, heads: int = 1, unit: str = "") -> str:
+    """The same as an element for a page, which has style and script once; the title is a name and the whole weight."""
+    title = f"{name}: {scale_value(sum(folded.values()), unit)}"
+    body, height = draw_flame_graph(folded, title, None, heads, unit)
     return svg.svg_element(WIDTH, height, "", body, title)
 
 
@@ -76,22 +81,39 @@ def draw_flame_graph(folded: Folded, title: str, before: Folded | None = None, h
     boxes = list(_visible_boxes(root, heads))
     height = TOP + BOTTOM + ROW * (1 + max((depth for depth, _, _, _ in boxes), default=0))
     right = WIDTH - MARGIN
-    head = [f'<text x="{WIDTH / 2:g}" y="24" font-size="16" text-anchor="middle">{svg.escape_markup(title)}</text>\n',
-            f'<text class="control reset" x="{MARGIN}" y="24" font-size="12" visibility="hidden">reset zoom</text>\n',
-            *[f'<text class="control {name}" x="{x}" y="24" font-size="12" text-anchor="end">{text}</text>\n'
-              for name, text, x in (("search", "search", right), ("icicle", "icicles", right - 100),
-                                    ("invert", "inverted", right - 165))
-              if before is None or name != "invert"]]  # of a difference there is no weight before, by frame, to add up
-    if not boxes:
-        head.append(f'<text class="soft" x="{WIDTH / 2:g}" y="{TOP + 12}" font-size="12" text-anchor="middle">'
-                    "no stacks were collected</text>\n")
     foot = [f'<text class="soft detail" x="{MARGIN}" y="{height - 9}" font-size="12"> </text>\n',
             f'<text class="soft matched" x="{right}" y="{height - 9}" font-size="12" text-anchor="end"> </text>\n']
-    share = 1 / root.total if root.total else 0
-    frames = [_draw_frame(box, share, height, root if before is not None else None, f" {unit}" if unit else "")
-              for box in boxes]
+    frames = [_draw_frame(box, height, root, before is not None, unit) for box in boxes]
+    head = [*_draw_head(title, before is None), *_draw_legend({box[3] for box in boxes}, before is None)]
+    if not boxes:
+        head.append(f'<text class="soft middle" x="{WIDTH / 2:g}" y="{TOP + 12}" font-size="12" text-anchor="middle">'
+                    "no stacks were collected</text>\n")
     group = f'<g class="frames" data-height="{height}" data-unit="{svg.escape_markup(unit)}">\n'
     return [*head, group, *frames, "</g>\n", *foot], height
+
+
+def _draw_head(title: str, can_invert: bool) -> Iterator[str]:
+    """The title, and below it what can be clicked. Of a difference there is no weight before, by frame, to invert."""
+    right = WIDTH - MARGIN
+    yield (f'<text class="title middle" x="{WIDTH / 2:g}" y="22" font-size="16" text-anchor="middle">'
+           f"{svg.escape_markup(title)}</text>\n")
+    for name, text, x in (("search", "search", right), ("icicle", "icicles", right - 95),
+                          ("invert", "inverted", right - 155), ("reset", "reset zoom", right - 255)):
+        hidden = ' visibility="hidden"' if name == "reset" else ""
+        if can_invert or name != "invert":
+            yield (f'<text class="control {name}" x="{x}" y="44" font-size="12" text-anchor="end"{hidden}>'
+                   f"{text}</text>\n")
+
+
+def _draw_legend(kinds: set[str], by_kind: bool) -> Iterator[str]:
+    """What the colours mean, of those that there are."""
+    looks = {f'class="{kind}{SHADES // 2}"': said for kind, said in _LEGEND.items() if kind in kinds} if by_kind \
+        else _CHANGES if kinds else {}
+    x = MARGIN
+    for look, said in looks.items():
+        yield (f'<rect {look} x="{x}" y="35" width="10" height="10" rx="1.5"/>'
+               f'<text class="soft legend" x="{x + 14}" y="44" font-size="11">{said}</text>\n')
+        x += 28 + round(len(said) * 11 * svg.CHARACTER)
 
 
 Box = tuple[int, int, FlameNode, str]  # depth, weight to its left, node, kind
@@ -121,16 +143,17 @@ def _frame_kind(node: FlameNode, below: str) -> str:
     return "kernel" if node.name.endswith(KERNEL) or below == "kernel" else "user"
 
 
-def _draw_frame(box: Box, share: float, height: int, root: FlameNode | None, unit: str) -> str:
+def _draw_frame(box: Box, height: int, root: FlameNode, by_change: bool, unit: str) -> str:
     depth, left, node, kind = box
-    inner = WIDTH - 2 * MARGIN
+    inner, share = WIDTH - 2 * MARGIN, 1 / root.total
     x, width = MARGIN + left * share * inner, node.total * share * inner
     y = height - BOTTOM - ROW * (depth + 1)
     name = node.name.removesuffix(KERNEL)
-    tip = f"{name}{' (kernel)' if name != node.name else ''}: {node.total:,}{unit} ({node.total * share:.2%})"
+    kernel = " (kernel)" if name != node.name else ""
+    tip = f"{name}{kernel}: {scale_value(node.total, unit)} ({node.total * share:.2%})"
     frame = "frame"
     look = f'class="{kind}{crc32(name.encode("utf-8", "replace")) % SHADES}"'
-    if root is not None:
+    if by_change:
         change = _share_change(node, root)
         tip += f", {change:+.2%} of all"
         look = f'style="fill:{_change_colour(change)}"'

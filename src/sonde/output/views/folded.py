@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .stacks import StackView, folded_lines
+from .stacks import UNIT, StackView, folded_lines
 
 
 class FoldedView(StackView):
@@ -10,5 +10,7 @@ class FoldedView(StackView):
 
     def finish(self) -> None:
         self.write(self.run_comment())
+        if self.unit and self.target.kept:
+            self.write(f"# {UNIT}{self.unit}.\n")
         for line in folded_lines(self.folded):
             self.write(line)

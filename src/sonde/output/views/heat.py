@@ -12,6 +12,7 @@ from ...runtime.values import Items, ScriptValue, key_text
 from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
 from ..text import element_label
+from ..units import is_time, scale_value
 from .view import is_printed, text_bytes
 
 TYPE_CHECKING = False
@@ -65,26 +66,36 @@ class Heat(Record):
         return [max(row) if self.series else sum(row) for row in rows]
 
     @property
-    def unit(self) -> str:
-        """The unit of the values, with a blank before it; "" if it is not known."""
-        return f" {self.symbol}" if self.symbol else ""
-
-    @property
     def title(self) -> str:
         """The name with the unit."""
         return f"{self.name} ({self.symbol})" if self.symbol else self.name
+
+    def say_cell(self, count: int | None) -> str:
+        """What is in a cell: a count, or of a series a value with its unit."""
+        return "none" if count is None else scale_value(count, self.symbol if self.series else "")
+
+    @property
+    def scale_ends(self) -> tuple[str, str]:
+        """What the palest and the strongest colour stand for."""
+        return self.say_cell(self.scale_floor if self.series else 1), self.say_cell(self.greatest_count)
 
     def percentiles(self, counts: Sequence[int | None]) -> str:
         """Those of a column's counts, or of all; "" of a series, which has none."""
         if self.series:
             return ""
-        return percentiles(self.unit, [Bucket(row.low, row.high, count or 0) for row, count in zip(self.rows, counts)
+        return percentiles(self.symbol, [Bucket(row.low, row.high, count or 0) for row, count in zip(self.rows, counts)
                                        if isinstance(row, Bucket)])
 
     @property
     def row_labels(self) -> list[str]:
         """What stands beside each row."""
-        return [row if isinstance(row, str) else bucket_range(row) for row in self.rows]
+        return [row if isinstance(row, str) else bucket_label(row, self.symbol) if is_time(self.symbol)
+                else bucket_range(row) for row in self.rows]
+
+    @property
+    def row_spans(self) -> list[str]:
+        """The rows as they are explained: ranges with their unit."""
+        return [row if isinstance(row, str) else bucket_label(row, self.symbol) for row in self.rows]
 
     def colour_depth(self, count: int | None, levels: int) -> int:
         """The colour of a cell: 0 for nothing, else 1 .. levels."""
@@ -94,10 +105,10 @@ class Heat(Record):
         return max(1, colour_level(count - lowest, self.greatest_count - lowest, levels))
 
 
-def percentiles(unit: str, buckets: list[Bucket]) -> str:
-    """``p50 3, p90 12, p99 15 µs`` of buckets, with their unit after a blank; "" if they are empty."""
-    found = [f"p{100 * q:g} {value:,.0f}" for q in QUANTILES if (value := quantile(buckets, q)) is not None]
-    return ", ".join(found) + (unit if found else "")
+def percentiles(symbol: str, buckets: list[Bucket]) -> str:
+    """``p50 3 µs, p90 12 µs, p99 1.5 ms`` of buckets of values in a unit; "" if they are empty."""
+    return ", ".join([f"p{100 * q:g} {scale_value(round(value), symbol)}" for q in QUANTILES
+                      if (value := quantile(buckets, q)) is not None])
 
 
 def is_histogram(named: MapSpec) -> bool:
@@ -290,6 +301,16 @@ def bucket_range(row: Bucket) -> str:
         return f"[{bucket_bound(row.low)}, ...)"
     return f"[{bucket_bound(row.low)}]" if row.high - row.low == 1 \
         else f"[{bucket_bound(row.low)}, {bucket_bound(row.high)})"
+
+
+def bucket_label(row: Bucket, symbol: str) -> str:
+    """A row's range with the unit; times in the one that suits them: ``[524 µs, 1.05 ms)`` of [512K, 1M) ns."""
+    if not is_time(symbol):
+        return f"{bucket_range(row)} {symbol}".rstrip()
+    low, high = ["..." if bound is None else scale_value(bound, symbol) for bound in (row.low, row.high)]
+    if row.low is None:
+        return f"(..., {high})"
+    return f"[{low}]" if row.high is not None and row.high - row.low == 1 else f"[{low}, {high})"
 
 
 def local_time(wall: int) -> str:

@@ -86,7 +86,7 @@ def cut_label(text: str) -> str:
 
 
 def _draw_column(heat: Heat, index: int, step: float) -> str:
-    column, labels = heat.columns[index], heat.row_labels
+    column, labels = heat.columns[index], heat.row_spans
     x, when = svg.format_coordinate(LEFT + index * step), local_time(column.time)
     width = svg.format_coordinate(step)
     all = sum(count or 0 for count in column.counts)
@@ -94,10 +94,11 @@ def _draw_column(heat: Heat, index: int, step: float) -> str:
     depths = [heat.colour_depth(count, LEVELS) for count in column.counts]
     cells = [f'<rect class="heat{depths[row]}" x="{x}" y="{_row_y(heat, row)}" width="{width}" '
              f'height="{ROW}" data-count="{count}"><title>{when} {svg.escape_markup(labels[row])}'
-             f"{f': {count:,}{heat.unit}' if heat.series else f'{heat.unit}: {count:,}{shares[row]}'}</title></rect>"
+             f": {heat.say_cell(count)}{shares[row]}</title></rect>"
              for row, count in enumerate(column.counts) if depths[row]]
     counts = " ".join(["-" if count is None else str(count) for count in column.counts])
-    return (f'<g class="column" data-time="{when}" data-counts="{counts}" '
+    said = svg.escape_markup("|".join(map(heat.say_cell, column.counts)))
+    return (f'<g class="column" data-said="{said}" data-time="{when}" data-counts="{counts}" '
             f'data-percentiles="{heat.percentiles(column.counts)}">'
             f'<rect class="all" x="{x}" y="{TOP}" width="{width}" height="{ROW * len(heat.rows)}"/>{"".join(cells)}'
             "</g>\n")
@@ -107,21 +108,20 @@ def _draw_legend(heat: Heat, y: int) -> str:
     x = LEFT + 30  # on a line of its own, below the times
     cells = [f'<rect class="heat{i}" x="{x + 14 * i}" y="{y - 9}" width="14" height="10"/>'
              for i in range(1, LEVELS + 1)]
-    low = heat.scale_floor if heat.series else 1
+    low, most = heat.scale_ends
     return (f'<text class="soft" x="{x + 8}" y="{y}" text-anchor="end" font-size="11">{low}</text>{"".join(cells)}'
-            f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{heat.greatest_count}</text>\n')
+            f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{most}</text>\n')
 
 
 def _draw_panel(heat: Heat) -> str:
-    totals, labels = heat.row_totals, [svg.escape_markup(label) for label in heat.row_labels]
+    totals, labels = heat.row_totals, [svg.escape_markup(label) for label in heat.row_spans]
     most = max([*totals, 1])
     x = WIDTH - RIGHT - PANEL
-    unit = "" if heat.series else heat.unit
     bars = [
         f'<rect class="bar" x="{x}" y="{_row_y(heat, row) + 2}" '
         f'width="{svg.format_coordinate(max(0, count) / most * PANEL)}" '
-        f'height="{ROW - 4}" data-count="{count}" data-span="{labels[row]}{unit}">'
-        f"<title>{labels[row]}{unit}: {count:,}</title></rect>\n" for row, count in enumerate(totals)]
+        f'height="{ROW - 4}" data-count="{count}" data-span="{labels[row]}">'
+        f"<title>{labels[row]}: {heat.say_cell(count)}</title></rect>\n" for row, count in enumerate(totals)]
     caption = "greatest of each" if heat.series else f"all columns: {sum(totals):,} values"
     return (f'<text class="soft caption" x="{x}" y="22" font-size="12">{caption}</text>\n'
             f'<text class="soft percentiles" x="{x + PANEL}" y="{TOP + ROW * len(heat.rows) + 30}" font-size="11" '

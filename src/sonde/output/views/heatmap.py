@@ -160,7 +160,7 @@ def _sgr_colour(rgb: tuple[int, int, int], colours: int) -> str:
 
 
 def _draw_legend(heat: Heat, colours: int) -> str:
-    low, most = heat.scale_floor if heat.series else 1, heat.greatest_count
+    low, most = heat.scale_ends
     if not colours:
         return f"{low} {_SHADES[1:]} {most}"
     cells = [_draw_cell(colour_level(max(1, round(100 * (i / 12) ** 2)), 100, _STEPS), 1, colours)

@@ -16,10 +16,10 @@ from . import svg
 from .csv import cell_value, key_columns, value_columns, value_rows
 from .flamegraph import STYLE as FLAME_STYLE
 from .flamegraph import flame_element
-from .heat import MOST_MAPS, HeatCollector, bucket_range, percentiles, shows_heat
+from .heat import MOST_MAPS, HeatCollector, bucket_label, percentiles, shows_heat
 from .heat_svg import STYLE as HEAT_STYLE
 from .heat_svg import heat_element
-from .stacks import Folder, shows_stacks
+from .stacks import Folder, shows_stacks, weight_symbol
 from .view import Totals, key_parts
 from .view import View as Base
 
@@ -96,8 +96,8 @@ class HtmlView(Base):
     def _page_body(self, title: str) -> Iterator[str]:
         yield f"<h1>{svg.escape_markup(title)}</h1>\n{svg.run_html(self.run)}"
         for name, folder in sorted(self._folders.items()):
-            title = f"{name}: {sum(folder.folded.values()):,}"
-            yield f"<h2>{svg.escape_markup(name)}</h2>\n{flame_element(folder.folded, title, folder.heads)}\n"
+            unit = weight_symbol(self.spec.find_map(name))
+            yield f"<h2>{svg.escape_markup(name)}</h2>\n{flame_element(folder.folded, name, folder.heads, unit)}\n"
         for name, collector in sorted(self._heats.items()):
             heats = collector.heats
             yield f"<h2>{svg.escape_markup(collector.title)}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
@@ -127,16 +127,16 @@ def map_elements(spec: MapSpec, items: Items) -> Iterator[str]:
 
 def _histogram_html(name: str, histogram: Histogram, symbol: str) -> str:
     most = max([bucket.count for bucket in histogram], default=1) or 1
-    rows, unit, until, total = [], f" {symbol}" if symbol else "", 0, histogram.total or 1
+    rows, until, total = [], 0, histogram.total or 1
     for bucket in histogram:
         until += bucket.count
         tip = f"{bucket.count:,} of {histogram.total:,} ({bucket.count / total:.2%}); {until / total:.2%} up to here"
-        rows.append(f'<tr title="{tip}"><td class="number">{svg.escape_markup(bucket_range(bucket))}{unit}</td>'
+        rows.append(f'<tr title="{tip}"><td class="number">{svg.escape_markup(bucket_label(bucket, symbol))}</td>'
                     f'<td class="number">{bucket.count:,}</td><td class="bar">'
                     f'<i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n')
     title = svg.escape_markup(f"{name} ({symbol})" if symbol else name)
     return (f'<h3>{title}</h3><p class="soft">{histogram.total:,} values: '
-            f"{percentiles(unit, list(histogram))}</p><table>{''.join(rows)}</table>\n")
+            f"{percentiles(symbol, list(histogram))}</p><table>{''.join(rows)}</table>\n")
 
 
 def _table_html(spec: MapSpec, items: Items) -> Iterator[str]:

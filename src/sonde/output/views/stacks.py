@@ -23,12 +23,14 @@ from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate, Int, Stack, Tuple, Type
 from ..progress import track_progress
 from ..text import CONTROLS
+from ..units import map_symbol
 from .view import View, has_stack, key_types
 
 LEFT_OUT = ("[left out: --memory]",)  # the frames of all stacks for which there was no room
 _ENTRY = 200     # bytes of a stack that is kept, without its frames
 _NAME = 100      # bytes of a name that is kept, beside its text
 KERNEL = "_[k]"  # after the names of kernel frames, as flame-graph scripts know it
+UNIT = "the numbers are "  # in a comment of a file of folded lines, before their unit
 WAKER = "--"     # between a stack and the stack of who woke it
 _ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
@@ -47,6 +49,12 @@ def shows_stacks(named: MapSpec) -> bool:
 def value_weight(value: ScriptValue) -> int:
     """How much a value of a map counts: a number itself, the total of stats(), the number of values of a hist()."""
     return value.total if isinstance(value, Stats | Drawing) else value if isinstance(value, int) else 0
+
+
+def weight_symbol(named: MapSpec) -> str:
+    """The unit of what value_weight() counts of a map's values; "" if there is none."""
+    drawn = isinstance(named.value, Aggregate) and named.value.kind in ("hist", "lhist")
+    return "" if drawn else map_symbol(named)
 
 
 def fold_key(key: ScriptValue) -> tuple[str, ...]:
@@ -188,6 +196,12 @@ class StackView(View):
         return self._folder.folded
 
     @property
+    def unit(self) -> str:
+        """What the weights are in: as the command says, or the name of the only map."""
+        shown = [self.spec.find_map(name) for name in self.map_names]
+        return self.target.unit or (weight_symbol(shown[0]) if len(shown) == 1 else "")
+
+    @property
     def is_empty(self) -> bool:
         return not self.folded
 
@@ -285,7 +299,16 @@ def read_folded(path: str) -> Folded:
 
 
 def read_comments(path: str) -> list[str]:
-    """What a file of folded lines says of its run."""
+    """What a file of folded lines says of its run, without the unit."""
+    return [line for line in _comment_lines(path) if not line.startswith(UNIT)]
+
+
+def read_unit(path: str) -> str:
+    """The unit of a file's weights; "" if it does not say one."""
+    return next((line.removeprefix(UNIT) for line in _comment_lines(path) if line.startswith(UNIT)), "")
+
+
+def _comment_lines(path: str) -> list[str]:
     with open(path, encoding="utf-8", errors="replace") as file:
         return [line[1:].strip().removesuffix(".") for line in file if line.startswith("#")]
 

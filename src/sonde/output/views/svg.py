@@ -17,6 +17,7 @@ _FORBIDDEN = CONTROLS | dict.fromkeys((65534, 65535), "�")
 
 STYLE = f"""
 {colours("svg, :root")}{WORDS}svg {{ font-family: {MONO}; background: var(--paper); }}
+body svg {{ max-width: 100%; height: auto; }}
 svg text {{ fill: var(--ink); }}
 svg text.soft {{ fill: var(--soft); }}
 svg text.lost {{ fill: var(--lost); }}
@@ -48,7 +49,8 @@ def about_run(run: Provenance | None) -> About | None:
 
 def svg_document(width: int, height: int, style: str, script: str, body: Iterable[str], label: str,
                  about: About | None = None) -> str:
-    """A whole SVG file, as wide as what it is shown in. The script is ours alone: data is never put into it."""
+    """A whole SVG file of its natural size: what is larger than the window is scrolled. The script is ours alone: data
+    is never put into it."""
     if about is not None:
         lost, foot = [[piece for line in lines for piece in wrap_text(line, width)]
                       for lines in (about.lost, about.foot)]
@@ -67,8 +69,8 @@ def wrap_text(text: str, width: int) -> list[str]:
 
 
 def _text_elements(lines: list[str], look: str, y: int) -> list[str]:
-    return [f'<text class="{look}" x="10" y="{y + STEP * i}" font-size="12">{escape_markup(line)}</text>\n'
-            for i, line in enumerate(lines, 1)]
+    return [f'<text class="{look}" data-about="" x="10" y="{y + STEP * i}" font-size="12">'
+            f"{escape_markup(line)}</text>\n" for i, line in enumerate(lines, 1)]
 
 
 def run_html(run: Provenance | None) -> str:
@@ -82,8 +84,9 @@ def run_html(run: Provenance | None) -> str:
 
 def svg_element(width: int, height: int, style: str, body: Iterable[str], label: str) -> str:
     """An ``<svg>`` element, for a file of its own or within a page."""
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%" role="img" '
-            f'aria-label="{escape_markup(label)}">\n<style>{STYLE}{style}</style>\n{"".join(body)}</svg>')
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}" role="img" aria-label="{escape_markup(label)}">\n<style>{STYLE}{style}</style>\n'
+            f'{"".join(body)}</svg>')
 
 
 def html_page(title: str, style: str, body: Iterable[str], script: str) -> str:
