@@ -299,6 +299,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "not-supported": ("Known, and not built.", 'begin { unwatch(1); }'),
     "number-too-large": ("The number does not fit 64 bits.", "begin { print(99999999999999999999); }"),
     "out-of-range": ("The number does not fit the variable's type.", "begin { let $x: uint8 = 300; }"),
+    "inlined-copies": ("The function has code of its own, but some of its calls were inlined: the probe does not see these.",
+                       ""),
     "outside-function": ("The offset is beyond the function's last instruction.", ""),
     "outside-loop": ("break and continue belong into loops.", "begin { break; }"),
     "overflow": ("A constant does not fit 64 bits.", "begin { print(18446744073709551615 + 1); }"),

@@ -14,7 +14,7 @@ FAMILIES = {
     "maps": "clear zero delete has_key has_keys find is_scalar len",
     "aggregates": "count sum avg min max stats hist lhist tseries",
     "strings": "str buf strlen strcap strncmp strcontains strstr memcmp path abspath fs_root default_str_length",
-    "joining": "join words str_join str_concat",
+    "joining": "words join str_join str_concat",
     "patterns": "globmatch",
     "names": "ksym usym strerror signal_name syscall_name cgroup_path cgroupid",
     "network": "ntop ntop_by pton macaddr bswap sock_laddr sock_raddr sock_spliced fd_socket socket_inode "
