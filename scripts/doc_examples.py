@@ -284,6 +284,8 @@ ERRORS: dict[str, tuple[str, str]] = {
                    "// on version 1\nbegin { print(cgroup_path(cgroup)); }"),
     "no-child": ("`cpid` is asked for, and there is no command (`-c`): a script that works without one asks for `has_cpid` first.",
                  "tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @ = count(); }"),
+    "user-memory": ("An argument of a system call's function is read as the kernel's memory, and points into the program's.",
+                    "fentry:do_sys_openat2 { print(str(args.filename)); }"),
     "no-flight": ("dump() without --flight.", 'begin { dump("here"); }'),
     "no-probes": ("No attach point is left.", "config = { missing_probes = ignore }\ntracepoint:sched:none { }"),
     "no-return": ("A function that is to return a value never does.", "fn f(): int64 { }\nbegin { print(f()); }"),

@@ -24,6 +24,7 @@ from ..semantics import convert
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import MAX_STRING, check_text_length
 from ..semantics.rows import Types, is_written, value_type
+from ..semantics.user_memory import advise_of_user_memory
 from ..types import (
     BOOL,
     INT8,
@@ -85,6 +86,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
         node.const = str(data.const)
         return _shortened_type(node)
     _advise_of_length(context, node)
+    advise_of_user_memory(context, node, data)
     if isinstance(given, Str):
         return Str(min(size, given.capacity) if len(node.args) > 1 else given.capacity)
     if isinstance(given, (Int, Pointer)) or isinstance(given, Array) and given.of.size == 1:
@@ -199,6 +201,7 @@ def check_buf(context: CheckContext, node: Call, types: Types) -> Type | None:
     if given is None or size is None:
         return None
     given = context.aggregate_of(node.args[0]) or given
+    advise_of_user_memory(context, node, node.args[0])
     if isinstance(given, Array) and given.size and len(node.args) == 1:
         return Buf(given.size)
     if not isinstance(given, (Int, Pointer, Array, Str)):
