@@ -85,8 +85,11 @@ PICTURE = "demo.svg"  # in the current folder
 HOT = """
 def boil(n): return sum(i * i for i in range(n))
 def warm(n): return sum(range(n))
-for _ in range(40): boil(90_000); warm(90_000)
+from time import monotonic, process_time
+end = monotonic() + 8
+while process_time() < 2 and monotonic() < end: boil(90_000); warm(90_000)
 """
+FEWEST = 60  # samples of a picture that shows anything; 99 a second of CPU time, of which HOT takes two
 
 
 def say(text: str) -> None:
@@ -221,19 +224,26 @@ def show_flood() -> bool:
 
 def show_picture() -> bool:
     say("4. Where a Python program spends its time: a flame graph")
-    done = subprocess.run([*SONDE, "flame", "-q", "-o", PICTURE, "-c", f"{sys.executable} -S -c {shlex.quote(HOT)}"],
-                          capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "hot.py")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write(HOT)
+        done = subprocess.run([*SONDE, "flame", "-q", "-o", PICTURE, "-c", shlex.join([sys.executable, "-S", program])],
+                              capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr, end="")
         return False
     with open(PICTURE, encoding="utf-8") as file:
         picture = file.read()
     frames = picture.count('class="frame"')
-    print(f"{frames} frames, widest where most samples were. Open it in a browser: click zooms, / searches.")
-    if "boil" in picture:
-        return True
-    print(f"The program's own function is not among them.\n{done.stderr}", end="")
-    return False
+    whole = re.search(r"<title>all: ([\d,]+) sample", picture)
+    samples = int(whole[1].replace(",", "")) if whole else 0
+    print(f"{samples} samples in {frames} frames, widest where most samples were. Open it in a browser: click zooms, / "
+          "searches.")
+    if samples < FEWEST or "boil (hot.py:" not in picture:
+        print(f"That is too little, or the program's own function is not among them.\n{done.stderr}", end="")
+        return False
+    return True
 
 
 def main() -> int:

@@ -245,7 +245,7 @@ def test_the_colours_of_a_flame_graph_are_explained() -> None:
     (999_950, "ns", "1 ms"), (999_400, "ns", "999 µs"), (1500, "µs", "1.5 ms"), (12.34, "ms", "12.3 ms"),
     (7200, "s", "7,200 s"), (4096, "B", "4 KiB"), (1023, "B", "1,023 B"), (3, "KB", "3 KiB"),
     (5 << 40, "B", "5 TiB"), (-5000, "ns", "-5 µs"), (123_456, "samples", "123,456 samples"), (5, "", "5"),
-    (12, "%", "12 %")])
+    (1, "samples", "1 sample"), (12, "%", "12 %")])
 def test_values_are_shown_in_the_unit_that_suits_them(value: float, symbol: str, expected: str) -> None:
     assert scale_value(value, symbol) == expected
 

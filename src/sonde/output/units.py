@@ -112,7 +112,7 @@ def scale_value(value: float, symbol: str) -> str:
     s`` of 1,265,077,774 ns), others as they are (``12,345 samples``). flame.js does the same."""
     unit = _BY_SYMBOL.get(symbol)
     if unit is None or unit.base not in _SCALES:
-        return f"{value:,.0f} {symbol}".rstrip()
+        return f"{value:,.0f} {symbol.removesuffix('s') if value == 1 else symbol}".rstrip()
     parts, scale = _SCALES[unit.base]
     least = value * unit.times * parts / unit.parts
     name, size = next((each for each in scale if abs(least) >= 0.9995 * each[1]), scale[-1])

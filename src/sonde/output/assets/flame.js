@@ -30,7 +30,7 @@
                  KB: [SIZES, 1024] };
   function amount(value, unit) {
     if (!Object.prototype.hasOwnProperty.call(SCALES, unit)) {
-      return value.toLocaleString("en-US") + (unit && " ") + unit;
+      return value.toLocaleString("en-US") + (unit && " ") + (value === 1 ? unit.replace(/s$/, "") : unit);
     }
     var scale = SCALES[unit][0], least = value * SCALES[unit][1];
     var step = scale.find(function (each) { return least >= 0.9995 * each[1]; }) || scale[scale.length - 1];
