@@ -14,7 +14,7 @@ import pytest
 
 from sonde import types as t
 from sonde.functions import FUNCTIONS
-from sonde.output.live.model import MOST_ROWS, LiveCost, Model, Snapshot, value_weight
+from sonde.output.live.model import MOST_ROWS, LiveCost, Model, Snapshot, ToolTable, value_weight
 from sonde.output.live.page import build_page
 from sonde.output.live.serve import plain_value
 from sonde.output.look import read_asset
@@ -84,6 +84,23 @@ def test_histograms_have_quantiles_and_bars() -> None:
     assert table.columns == ("key", "count", "p50", "p90", "p99", "per s")
     assert table.rows[0].cells[1] == 4 and table.rows[0].buckets == (("[1]", 1), ("[2, 4)", 0), ("[4, 8)", 0),
                                                                     ("[8, 16)", 3))
+
+
+def test_columns_show_their_unit() -> None:
+    stats, count, sums, gauge = t.Aggregate("stats"), t.Aggregate("count"), t.Aggregate("sum"), t.UINT64
+    watched = model(us=stats, lat_us=count, ms=sums, tx_kb=gauge)
+    columns = {table.name: table.columns for table in looks(watched, []).tables}
+    assert columns["@us"] == ("key", "count", "average (µs)", "total (µs)", "per s")
+    assert columns["@lat_us"] == ("key", "value", "per s"), "counts are no times"
+    assert columns["@ms"] == ("key", "value (ms)", "ms per s") and columns["@tx_kb"] == ("key", "value (KB)")
+
+
+def test_columns_of_rows_show_the_unit_that_the_script_says() -> None:
+    table = ToolTable("x", {"LAT": "milliseconds of all", "PID": "the process"})
+    table.write_row([("PID", "7", True), ("LAT", "3", True)])
+    table.write_row([("PID", "8", True), ("LAT", "4", True)])
+    made = table.build_table()
+    assert made.columns == ("PID", "LAT (ms)") and made.total == 2, "one block of two rows"
 
 
 def test_of_many_buckets_the_last_are_shown() -> None:

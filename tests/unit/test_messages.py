@@ -203,6 +203,7 @@ def test_config(entry: str, message: str) -> None:
     ("return comm", "return comm;", "Probe return values can only be integers. Found string[16]"),
     ("@n = count(); $x = @n ? 1 : 2", "@n ? 1 : 2", "Invalid condition: count_t"),
     ("@n[1] = max(2); if (@n[1]) { }", "if (@n[1]) { }", "Invalid condition: max_t"),
+    ("if (comm = \"a\") { }", "=", "syntax: expected ')'"), ("while (pid = 4) { }", "=", "syntax: expected ')'"),
     ("for ($i : 1 + 2) { }", "+", "syntax: expected ')'"), ("for ($i : -1) { }", "-", "syntax: expected expression"),
     ("assert_str(pid)", "assert_str(pid)", "string-like values must be either strings, arrays or pointers"),
     ("if (comm) { }", "if (comm) { }", "Invalid condition: string"), ("unroll (pid) { }", "unroll (pid) { }",

@@ -468,6 +468,16 @@ def test_csv_of_one_map_and_stacks() -> None:
     assert run.finish() == "key1,key2,key3,value\nx,main,[unknown]_[k];do_x_[k],2\n"
 
 
+def test_the_report_has_units_and_what_the_script_says() -> None:
+    waits = map_of("@wait", COMM, t.Aggregate("stats"))
+    waits.about = "milliseconds in the <queue>"
+    run = Run("html", script(waits))
+    run.view.add_map(waits, [("cat", Stats(2, 5, 10))], 5 * SECOND, "final")
+    text = run.finish()
+    assert "<th>count</th><th>average (ms)</th><th>total (ms)</th>" in text
+    assert '<p class="soft">milliseconds in the &lt;queue&gt;</p>' in text
+
+
 def test_csv_of_events() -> None:
     site = printf(FormatPart("pid="), FormatPart("", "d"), FormatPart(" took: "), FormatPart("", "d"),
                   FormatPart(" of "), FormatPart("", "d"))

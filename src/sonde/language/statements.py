@@ -162,6 +162,10 @@ class StatementParser(DeclarationParser):
 
     def _parse_condition(self) -> Expr:
         """The condition of ``if`` or ``while``, after which a statement may follow without braces."""
+        if self.kind == "(" and self.peek()[0] == "word" and self.peek(2)[0] == "=":  # no record is meant there
+            self.advance()
+            self.advance()
+            self.fail_unexpected("')'")
         self.cast_names = self.kind != "("
         cond = self.parse_expression()
         self.cast_names = True
