@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from . import types as t
 from .errors import SondeError
 from .output.rows import TableCell, has_tables, table_cells
+from .output.units import map_symbol
 from .output.views.csv import event_values, key_columns, own_columns, value_columns
 from .output.views.stacks import frame_names
 from .output.views.view import key_parts, key_types
@@ -51,11 +52,14 @@ _SHOWN = ("printf", "print")  # kinds of events that are rows
 
 
 class TableColumn(Record):
-    """``type`` is the script's, or one of the words above (nanoseconds; text that comes again and again)."""
+    """``type`` is the script's, or one of the words above (nanoseconds; text that comes again and again); ``unit`` that
+    of a map's values, ``about`` what the script says of the map."""
 
     name: str
     type: ColumnType
     cells: list[ScriptValue]
+    unit: str = ""
+    about: str = ""
 
 
 class NotInstalled(SondeError):
@@ -80,7 +84,9 @@ def import_extra(name: str, extra: str) -> ModuleType:
 def map_columns(spec: MapSpec, items: Items) -> list[TableColumn]:
     """The columns of a map: its keys, then its values."""
     keys = [TableColumn(name, _key_type(name, type), []) for name, type in zip(key_columns(spec), key_types(spec))]
-    values = [TableColumn(name, type, []) for name, type in zip(value_columns(spec), _value_types(spec))]
+    symbol = map_symbol(spec)
+    values = [TableColumn(name, type, [], "" if name == "count" or type == TIME else symbol, spec.about)
+              for name, type in zip(value_columns(spec), _value_types(spec))]
     for key, value in items:
         parts = key_parts(key)
         for row in _value_rows(value, len(values)):
@@ -206,10 +212,14 @@ def _common_type(one: ColumnType, other: ColumnType) -> ColumnType:
 # Arrow and what is made of it ---------------------------------------------------------------------------------------
 
 def arrow_table(columns: Sequence[TableColumn], run: Provenance | None = None) -> pyarrow.Table:
-    """A pyarrow.Table; its metadata says of which run it is (``sonde.run``, JSON)."""
+    """A pyarrow.Table; its metadata says of which run it is (``sonde.run``, JSON), that of a map's columns the unit
+    and what the script says of the map (``sonde.unit``, ``sonde.about``)."""
     pa = import_extra("pyarrow", "tables")
-    names = [column.name for column in columns]
-    table = pa.table([_arrow_array(pa, column) for column in columns], names=names)
+    arrays = [_arrow_array(pa, column) for column in columns]
+    fields = [pa.field(column.name, array.type, metadata={
+        f"sonde.{name}": text for name, text in (("unit", column.unit), ("about", column.about)) if text})
+        for column, array in zip(columns, arrays)]
+    table = pa.table(arrays, schema=pa.schema(fields))
     return table.replace_schema_metadata(metadata(run)) if run is not None else table
 
 

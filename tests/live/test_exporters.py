@@ -425,6 +425,17 @@ def test_parquet_has_every_event_and_map(target: Path, tmp_path: Path) -> None:
     assert pq.read_metadata(whole(tmp_path / "out.map.parquet")).metadata[b"sonde.losses"] == b""
 
 
+def test_parquet_has_the_unit_and_what_the_script_says(target: Path, tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    program = f"uprobe:{target}:counted {{ @wait = stats(arg0); // time in the queue, in ms\n}}"
+    with Tracer("export", "--parquet", str(file), "-e", program):
+        subprocess.run([target, "5"], check=True)
+    schema = pq.read_table(whole(file)).schema
+    about = {b"sonde.about": b"time in the queue, in ms"}
+    assert {name: schema.field(name).metadata for name in ("count", "total")} == {
+        "count": about, "total": about | {b"sonde.unit": b"ms"}}
+
+
 def test_a_single_table_is_the_file_itself(tmp_path: Path) -> None:
     file = tmp_path / "one.parquet"
     done = run_sonde("export", "--parquet", str(file), "-e", "begin { @x[1] = 7; print(@x); exit(3); }")
