@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from command_scripts import command_scripts
 from sonde import tools
 from sonde.builtins import BUILTINS
 from sonde.functions import FUNCTIONS
@@ -33,6 +34,13 @@ class MapLife(Record):
 def script_paths() -> list[Path]:
     """The tools' scripts, and those of the flame graphs."""
     return sorted([*Path(tools.FOLDER).glob("*.bt"), *Path(tools.FOLDER, "flame").glob("*.bt")])
+
+
+def scripts() -> dict[str, str]:
+    """The texts of the tools' scripts, of the flame graphs', and of those that commands write."""
+    written_by_commands = {name.replace(" ", "_"): text for name, text in command_scripts().items()}
+    return {("flame/" if path.parent.name == "flame" else "") + path.stem: path.read_text()
+            for path in script_paths()} | written_by_commands
 
 
 def read_lives(text: str, name: str) -> dict[str, MapLife]:

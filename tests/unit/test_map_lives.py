@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from map_lives import MapLife, read_lives, script_paths
+from map_lives import MapLife, read_lives, scripts
 from sonde.language.map_sizes import MAP_SIZES
 from sonde.record import Record
 
@@ -41,12 +41,8 @@ def rows() -> dict[tuple[str, str], Row]:
 
 @cache
 def lives() -> dict[tuple[str, str], MapLife]:
-    return {(tool_of(path), name): life for path in script_paths()
-            for name, life in read_lives(path.read_text(), path.name).items()}
-
-
-def tool_of(path: Path) -> str:
-    return f"flame/{path.stem}" if path.parent.name == "flame" else path.stem
+    return {(script, name): life for script, text in scripts().items()
+            for name, life in read_lives(text, script).items()}
 
 
 def is_among(end: str, points: list[str]) -> bool:

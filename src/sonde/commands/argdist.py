@@ -86,8 +86,10 @@ def build_script(named: dict[str, str], words: list[str]) -> str:
     cleared = " ".join(f"clear({name});" for name in maps)
     settings = f"max_strlen = {number_option(named, 'size', 0, 4096)}; " if "size" in named else ""
     paired = [f"@began{place}" for place in range(len(words)) if any(f"@began{place}[" in text for text in clauses)]
-    clauses = [*[f"let {name} = hash(max_threads);" for name in paired], _PAIRING, *clauses,
-               _tell_unfinished(paired)] if paired else clauses
+    if paired:
+        maps_of_threads = [*paired, *[name.replace("began", "depth") for name in paired]]
+        clauses = [*[f"let {name} = hash(max_threads);" for name in maps_of_threads], _PAIRING, *clauses,
+                   _tell_unfinished(paired)]
     return "\n".join([f"config = {{ {settings}print_maps_on_exit = false }}",
                       f'begin {{ printf("%s. Ctrl-C to end.\\n", {quote_string(told)}); }}', *clauses,
                       *_output_clauses(named, shown, "" if "cumulative" in named else cleared)]) + "\n"

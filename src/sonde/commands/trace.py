@@ -87,31 +87,46 @@ def build_script(named: dict[str, str], probes: list[str]) -> str:
         raise UsageError("trace needs a PROBE", ["sonde trace 't:syscalls:sys_enter_openat \"%s\", args->filename'"])
     if "unix" in named and "elapsed" not in named:
         raise UsageError("-u is about the times of -t: give both")
-    heads, form, values = _build_columns(named)
+    columns, values = _build_columns(named)
     size = number_option(named, "size", 0, 4096)
     config = f"max_strlen = {size}; " if size else ""
-    lines = [f"config = {{ {config}print_maps_on_exit = false }}",
-             f"begin {{ printf({quote_string(''.join(heads) + 'MSG' + chr(10))}); }}"]
-    for text in probes:
+    lines = [f"config = {{ {config}print_maps_on_exit = false }}", f"table event {{ {columns} }}",
+             'table events { event; MSG: "%s"; }', "begin { heading(events); }"]
+    for place, text in enumerate(probes):
         probe = read_specifier(text)
         condition, message, arguments = _parse_message(probe)
         conditions = [*_build_filters(named), *([f"({condition})"] if condition else [])]
-        call = ", ".join([quote_string(form + message + "\n"), *values, quote_string(probe.name), *arguments])
-        lines += [probe.attach_point, f"/{' && '.join(conditions)}/" if conditions else "",
-                  f"{{ {_build_action(named, call)} }}"]
+        message, arguments = _message_columns(message, arguments)
+        stacks = [stack for name, stack in (("kernel-stack", "kstack"), ("user-stack", "ustack")) if name in named]
+        below = " ".join(f'{stack.upper()}: "\\n%s";' for stack in stacks)
+        row = ", ".join([*values, quote_string(probe.name), *arguments, *stacks])
+        lines += [f"table event{place} {{ event; {message} {below} }}", probe.attach_point,
+                  f"/{' && '.join(conditions)}/" if conditions else "",
+                  f"{{ {_build_action(named, f'event{place}({row});')} }}"]
     return "\n".join(lines) + "\n"
 
 
-def _build_columns(named: dict[str, str]) -> tuple[list[str], str, list[str]]:
-    """The headings of the columns before the message, their format except for the last one's value, and their
-    values."""
-    rows = [("elapsed", "TIME(s)", 15, "%-15s ", 'strftime("%s.%f", nsecs)') if "unix" in named else
-            ("elapsed", "TIME(s)", 11, "%4lld.%06lld ", "elapsed / 1000000000, elapsed % 1000000000 / 1000"),
-            ("timestamp", "TIME", 8, "%-8s ", 'strftime("%H:%M:%S", nsecs)'), ("print-cpu", "CPU", 3, "%-3d ", "cpu"),
-            ("", "PID", 7, "%-7d ", "pid"), ("", "TID", 7, "%-7d ", "tid"), ("", "COMM", 15, "%-15s ", "comm")]
+def _build_columns(named: dict[str, str]) -> tuple[str, list[str]]:
+    """The columns before the message, and their values but for the last one's."""
+    rows = [("elapsed", "TIME(s)", "%-15s", 'strftime("%s.%f", nsecs)') if "unix" in named else
+            ("elapsed", "TIME(s)", "%4lld.%06lld", "elapsed / 1000000000, elapsed % 1000000000 / 1000"),
+            ("timestamp", "TIME", "%-8s", 'strftime("%H:%M:%S", nsecs)'), ("print-cpu", "CPU", "%-3d", "cpu"),
+            ("", "PID", "%-7d", "pid"), ("", "TID", "%-7d", "tid"), ("", "COMM", "%-15s", "comm")]
     shown = [row for row in rows if not row[0] or row[0] in named]
-    heads = [f"{head:{width}} " for _, head, width, _, _ in shown] + [f"{'FUNC':16} "]
-    return heads, "".join(row[3] for row in shown) + "%-16s ", [row[4] for row in shown]
+    columns = " ".join(f'"{head}": "{form}";' for _, head, form, _ in shown)
+    return f'{columns} FUNC: "%-16s";', [row[3] for row in shown]
+
+
+def _message_columns(message: str, arguments: list[str]) -> tuple[str, list[str]]:
+    """A column for each line of a message, as each needs a value: what has none is one."""
+    columns, values, left = [], [], list(arguments)
+    for number, line in enumerate(message.split("\n")):
+        count = sum(found != "%%" for found in _CONVERSION.findall(line))
+        values += left[:count] if count else [quote_string(line.replace("%%", "%"))]
+        form = line if count else "%s"
+        columns.append(f"MSG{number + 1 if number else ''}: {quote_string(chr(10) * (number > 0) + form)};")
+        del left[:count]
+    return " ".join(columns), values
 
 
 def _build_filters(named: dict[str, str]) -> list[str]:
@@ -150,12 +165,8 @@ def _parse_message(probe: Specifier) -> tuple[str, str, list[str]]:
     return probe.translate_expression(condition), re.sub(r"(%[-0-9.]*)[KU]", r"\1s", form), arguments
 
 
-def _build_action(named: dict[str, str], call: str) -> str:
-    parts = [f"printf({call});"]
-    parts += [f'printf("%s\\n", {stack});' for option, stack in (("kernel-stack", "kstack"), ("user-stack", "ustack"))
-              if option in named]
+def _build_action(named: dict[str, str], row: str) -> str:
     most = number_option(named, "max-events")
-    if most:
-        parts = ["@events++;", f"if (@events <= {most}) {{ {' '.join(parts)} }}",
-                 f"if (@events >= {most}) {{ exit(); }}"]
-    return " ".join(parts)
+    if not most:
+        return row
+    return f"@events++; if (@events <= {most}) {{ {row} }} if (@events >= {most}) {{ exit(); }}"

@@ -120,8 +120,10 @@ def _syscalls(timed: bool, unit: str, divisor: int) -> str:
     mine = "/!has_cpid || pid == cpid/"
     if not timed:
         return f"tracepoint:raw_syscalls:sys_enter {mine} {{ @syscalls[syscall_name(args.id)] = count(); }}\n"
-    return (f"tracepoint:raw_syscalls:sys_enter {mine} {{ @entered[tid] = nsecs; }}\n"
+    return ("let @entered = hash(max_threads);\n"
+            f"tracepoint:raw_syscalls:sys_enter {mine} {{ @entered[tid] = nsecs; }}\n"
             f"tracepoint:raw_syscalls:sys_exit /has_key(@entered, tid)/ {{\n"
             f"@syscall_{unit}[syscall_name(args.id)] = stats((nsecs - @entered[tid]) / {divisor});\n"
             f"delete(@entered, tid); }}\n"
-            "tracepoint:sched:sched_process_exit { delete(@entered, tid); }\n")
+            "tracepoint:sched:sched_process_exit { delete(@entered, tid); }\n"
+            "tracepoint:sched:sched_process_exec { delete(@entered, (uint32)args.old_pid); }\n")

@@ -66,10 +66,12 @@ def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
     """The program for these options and runtimes."""
     told = ", ".join(runtime.name for runtime in runtimes)
     return "".join([
-        HEAD, f'begin {{ printf("Tracing calls ({told}). Ctrl-C to end.\\n");\n'
-        'printf("%-3s %-7s %-7s %-12s %s\\n", "CPU", "PID", "TID", "TIME(us)", "METHOD"); }\n',
+        HEAD,
+        "let @depth = hash(max_threads);\n",
+        'table flow { CPU: "%-3d"; PID: "%-7d"; TID: "%-7d"; "TIME(us)": "%-12llu"; METHOD: "%s%s%s%s%s"; }\n',
+        f'begin {{ printf("Tracing calls ({told}). Ctrl-C to end.\\n"); heading(flow); }}\n',
         f"macro shown(arrow, depth, owner, method) {{\n"
-        f'printf("%-3d %-7d %-7d %-12llu %s%s%s%s%s\\n", cpu, pid, tid, elapsed / 1000,\n'
+        f'flow(cpu, pid, tid, elapsed / 1000,\n'
         f'    str("{_SPACES}", (depth < {_DEEPEST} ? depth : {_DEEPEST}) * 2 + 1), arrow, owner, '
         f'owner == "" ? "" : ".", method); }}\n',
         *[_flow(runtime, named) for runtime in runtimes],

@@ -60,15 +60,23 @@ def _needs(language: RuntimeProbes) -> tuple[str, ...]:
     return tuple(each.begin for each in language.collections)
 
 
+# Tables of those of which it is known how much they freed, and of others.
+_FREED = {"collections": "%8lld", "others": "%8s"}
+
+
 def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
     """The program for these options and runtimes."""
     told = ", ".join(runtime.name for runtime in runtimes)
-    unit = "LAT(ms)" if "milliseconds" in named else "LAT(us)"
+    unit, form = ("LAT(ms)", "%5llu.%03llu") if "milliseconds" in named else ("LAT(us)", "%9llu")
     pairs = [(runtime, which) for runtime in runtimes for which in runtime.language.collections]
-    return "".join([
-        HEAD, f'begin {{ printf("Tracing garbage collections ({told}). Ctrl-C to end.\\n");\n'
-        f'printf("%-11s %9s %8s %s\\n", "TIME(s)", "{unit}", "FREED", "KIND"); }}\n',
-        *[_collection(runtime, which, place, named) for place, (runtime, which) in enumerate(pairs)]])
+    clauses = [_collection(runtime, which, place, named) for place, (runtime, which) in enumerate(pairs)]
+    return "".join([  # a thread may end within a collection: the oldest go
+        HEAD,
+        *[f"let @began{place} = lruhash(max_keys);\n" for place, clause in enumerate(clauses) if clause],
+        f'table collection {{ "TIME(s)": "%4llu.%06llu"; "{unit}": "{form}"; }}\n',
+        *[f'table {name} {{ collection; FREED: "{freed}"; KIND: "%s%s%s"; }}\n' for name, freed in _FREED.items()],
+        f'begin {{ printf("Tracing garbage collections ({told}). Ctrl-C to end.\\n"); heading(collections); }}\n',
+        *clauses])
 
 
 def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str, str]) -> str:
@@ -77,11 +85,10 @@ def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str
     conditions = [f"$ns >= {number_option(named, 'least') * 1000000}"] if "least" in named else []
     if "filter" in named:
         conditions.append(f"strcontains($was.1, {quote_string(named['filter'])})")
-    form, took = ("%5llu.%03llu", "$ns / 1000000, $ns / 1000 % 1000") if "milliseconds" in named else \
-        ("%9llu", "$ns / 1000")
-    freed = ("%8lld", which.freed) if which.freed else ("%8s", '"-"')
-    shown = (f'printf("%4llu.%06llu {form} {freed[0]} %s%s%s\\n", elapsed / 1000000000, elapsed / 1000 % 1000000, '
-             f'{took}, {freed[1]}, $was.1, {which.pool} == "" ? "" : ":", {which.pool});')
+    took = "$ns / 1000000, $ns / 1000 % 1000" if "milliseconds" in named else "$ns / 1000"
+    table, freed = ("collections", which.freed) if which.freed else ("others", '"-"')
+    shown = (f'{table}(elapsed / 1000000000, elapsed / 1000 % 1000000, {took}, {freed}, $was.1, '
+             f'{which.pool} == "" ? "" : ":", {which.pool});')
     guarded = f"if ({' && '.join(conditions)}) {{ {shown} }}" if conditions else shown
     key = f"tid, (uint64){which.key}"
     return runtime.clause([which.begin], f"{kept}[{key}] = (nsecs, {which.kind}, {which.keep});") \

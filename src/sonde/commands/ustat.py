@@ -118,14 +118,15 @@ def script(named: dict[str, str], runtimes: list[Runtime], every: int = 1, block
     known = [what for what in COLUMNS
              if any(runtime.probes.intersection(_probes(runtime.language)[what]) for runtime in runtimes)]
     width = max(map(len, COLUMNS.values())) + 2
-    heads = " ".join(f"%{width}s" for _ in COLUMNS)
-    values = " ".join(f"%{width - 2}llu.%llu" if what in known else f"%{width}s" for what in COLUMNS)
+    columns = " ".join(f'"{head}": "%{width - 2}llu.%1llu";' if what in known else f'"{head}": "%{width}s";'
+                       for what, head in COLUMNS.items())
     tenths = {what: f"value_of(@{what}, $process) * 10 / {every}" for what in known}
     rates = ", ".join(f"{tenths[what]} / 10, {tenths[what]} % 10" if what in known else '"-"' for what in COLUMNS)
     sort = named.get("sort")
     weight = "(int64)0xffffffff - (int64)$pair.0" if sort not in known else f"(int64)value_of(@{sort}, $pair.0)"
     return "".join([
         HEAD, "macro value_of(@map, key) { has_key(@map, key) ? (uint64)@map[key] : 0 }\n",
+        f'table rates {{ PID: "%-7d"; COMM: "%-16s"; {columns} }}\n',
         f'begin {{ printf("Tracing runtimes ({told}). Output every {_seconds(every)}.\\n"); }}\n',
         *[_counts(runtime) for runtime in runtimes], f"""
 interval:s:{every}
@@ -133,7 +134,8 @@ interval:s:{every}
 	@blocks++;
 	time("%H:%M:%S loadavg: ");
 	cat("/proc/loadavg");
-	printf("\\n%-7s %-16s {heads}\\n", "PID", "COMM", {", ".join(f'"{head}"' for head in COLUMNS.values())});
+	printf("\\n");
+	heading(rates);
 	for ($round : 0..{number_option(named, "rows", 1000)}) {{
 		$most = (int64)-1;
 		$process = (uint64)0;
@@ -146,7 +148,7 @@ interval:s:{every}
 		if ($most < 0) {{
 			break;
 		}}
-		printf("%-7d %-16s {values}\\n", $process, @comm[$process], {rates});
+		rates($process, @comm[$process], {rates});
 		delete(@comm, $process);
 	}}
 	printf("\\n");

@@ -39,7 +39,7 @@ NOTES
   threadsnoop shows the same of all processes.
 """
 
-_ROW = 'printf("%4llu.%06llu %-7d %-7s %s\\n", elapsed / 1000000000, elapsed / 1000 % 1000000'
+_ROW = "threads(elapsed / 1000000000, elapsed / 1000 % 1000000"
 
 
 def main(parsed: Parsed) -> int:
@@ -68,8 +68,8 @@ def script(runtimes: list[Runtime], native: bool) -> str:
     """The program for these runtimes, and pthread_create() if ``native``."""
     told = ", ".join([*[runtime.name for runtime in runtimes], *["pthread"] * native])
     return "".join([
-        HEAD, f'begin {{ printf("Tracing threads ({told}). Ctrl-C to end.\\n");\n'
-        'printf("%-11s %-7s %-7s %s\\n", "TIME(s)", "TID", "EVENT", "NAME"); }\n',
+        HEAD, 'table threads { "TIME(s)": "%4llu.%06llu"; TID: "%-7d"; EVENT: "%-7s"; NAME: "%s"; }\n',
+        f'begin {{ printf("Tracing threads ({told}). Ctrl-C to end.\\n"); heading(threads); }}\n',
         *[runtime.clause([probe], f'{_ROW}, arg3, "{probe.rpartition("_")[2]}", str(arg0, arg1 + 1));')
           for runtime in runtimes for probe in runtime.language.threads],
         *[f"uprobe:{library}:pthread_create\n"
