@@ -86,18 +86,18 @@ def metric_kind(named: MapSpec) -> str:
     return GAUGE if isinstance(value, Int | Bool | Enum) else ""
 
 
-def is_unexplained(named: MapSpec, spec: ScriptSpec) -> bool:
-    """Whether a map of plain values is a script's own affair: its head explains what it shows (COLUMNS), and not
-    that."""
-    if isinstance(named.value, Aggregate):
-        return False
-    head = "".join([f"{line}\n" for line in takewhile(lambda line: line[:2] == "//", spec.source.text.split("\n"))])
-    return "// COLUMNS\n" in head and named.name not in head
+def exported_maps(spec: ScriptSpec) -> list[MapSpec]:
+    """The maps that a script shows. Where its head explains what that is (COLUMNS), a map of plain values that it does
+    not name is the script's own affair."""
+    lines = spec.source.text.split("\n")
+    head = "".join([f"{line}\n" for line in takewhile(lambda line: line[:2] == "//", lines)])
+    return [named for named in spec.shown_maps
+            if isinstance(named.value, Aggregate) or "// COLUMNS\n" not in head or named.name in head]
 
 
 def metric_maps(spec: ScriptSpec) -> list[MapSpec]:
-    """The maps that become metrics."""
-    return [named for named in spec.shown_maps if metric_kind(named) and not is_unexplained(named, spec)]
+    """Those of them that become metrics."""
+    return [named for named in exported_maps(spec) if metric_kind(named)]
 
 
 def explain_emptiness(spec: ScriptSpec, name: str) -> list[str]:
@@ -256,8 +256,8 @@ class Gatherer:
         # A counter that exists only once something was lost could not be monitored.
         self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
         taken = set[str]()
-        self.left_out = [named.name for named in spec.shown_maps
-                         if not metric_kind(named) and not is_unexplained(named, spec)]  # their values are not numbers
+        # The values of these are not numbers.
+        self.left_out = [named.name for named in exported_maps(spec) if not metric_kind(named)]
         for named in metric_maps(spec):
             kind, name = metric_kind(named), metric_name(prefix, named)
             ending = f"_{unit.base}" if (unit := map_unit(named)) is not None else ""
