@@ -102,6 +102,19 @@ def test_arguments(target: Path) -> None:
     assert tracer.lines == ["0 10 -7 0 41 99", "-1 20 -7 255 42 99", "-2 30 -7 254 43 99", "5 0 0 0 0 0"]
 
 
+@pytest.mark.parametrize(("script", "probes"), [
+    ("usdt:{}:app:step {{ @[arg0] = count(); }}", 1),
+    ("usdt:{}:app:step {{ @ = count(); }} usdt:{}:step {{ @b = 1; }}", 2),
+    ("usdt:{}:app:step, usdt:{}:app:gated {{ @ = count(); }} begin {{ }}", 3),
+])
+def test_a_probe_of_several_places_is_one(target: Path, script: str, probes: int) -> None:
+    """As bpftrace counts; each place is attached to."""
+    notes = subprocess.run(["readelf", "-nW", target], capture_output=True, text=True, check=True).stdout
+    assert notes.count("Name: step") > 1
+    done = run_sonde("-e", script.replace("{}", str(target)).replace("{{", "{").replace("}}", "}"), "-c", f"{target} 3")
+    assert f"Attached {probes} probe{'s' * (probes > 1)}\n" in done.stderr
+
+
 def test_a_semaphore_opens_the_gate(target: Path) -> None:
     run(target)
     tracer = trace(f"usdt:{target}:gated {{ @ = sum(arg0); @n = count(); @p[probe] = count(); }}", lambda: run(target))

@@ -26,6 +26,7 @@ class Attachments:
         self.iterators: Iterators | None = None
         self.warnings: list[AttachError] = []
         self.count = 0
+        self._first_offsets: dict[tuple[str, str], int] = {}  # of static probes, by file and name
         self._first_miss: AttachError | None = None
         self._policy, self._most = config.missing_probes, config.max_probes
         self._unmatched: list[AttachError] = []  # of attach points that a pattern found
@@ -36,6 +37,8 @@ class Attachments:
         """Attach ``programs``, of which some may become others, and call ``start_clock`` before those that the clock
         runs. AttachError as ``missing_probes`` says, StandInRefused where the way was Sonde's choice."""
         self._demand_stand_ins()
+        for point in [point for program in programs for point in program.spec.attach if point.kind == "usdt"]:
+            self._first_offsets.setdefault((point.target, point.event), point.offset)
         ordered = attaching.attach_order(programs)
         ticking = [program for program in ordered if KINDS[program.spec.attach[0].kind].ticks]
         for program in ordered[:len(ordered) - len(ticking)]:
@@ -56,7 +59,8 @@ class Attachments:
         links = self.gated if budgeted and attaching.is_gated(spec) else self.links
         if attaching.multi_attach_type(spec):
             if attaching.attach_multi(spec, program.fd, links, self.miss):
-                self.count += len(spec.attach) * sum([part.clauses for part in spec.parts] or [spec.clauses])
+                clauses = sum([part.clauses for part in spec.parts] or [spec.clauses])
+                self.count += self._count_points(spec, len(spec.attach)) * clauses
                 return
             if spec.parts:  # some function cannot be attached to: the parts find out which
                 at = programs.index(program)
@@ -71,7 +75,15 @@ class Attachments:
                 program.fd = loader.load_program(spec, multi=False).fd
         elif attaching.reads_beyond_multi(spec):
             self._check_number(spec)
-        self.count += attaching.attach_program(spec, program.fd, links, self.miss) * spec.clauses
+        attached = attaching.attach_program(spec, program.fd, links, self.miss)
+        self.count += self._count_points(spec, attached) * spec.clauses
+
+    def _count_points(self, spec: ProgramSpec, attached: int) -> int:
+        """How many attach points a program has, of which so many places were attached: a static probe of several is
+        one, as in bpftrace."""
+        others = [point for point in spec.attach if point.kind == "usdt"
+                  and point.offset != self._first_offsets.get((point.target, point.event), point.offset)]
+        return max(0, attached - len(others))
 
     def _check_number(self, spec: ProgramSpec) -> None:
         """AttachError if more places than ``max_probes`` allows were to be attached to one by one."""
