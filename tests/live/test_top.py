@@ -104,7 +104,7 @@ def test_the_keys_are_told(command: str) -> None:
 def test_a_tools_table_and_what_it_costs() -> None:
     with Terminal("top", "tcptop") as terminal:
         terminal.wait_for(r"sonde tcptop", r"PID +COMM +LADDR +LPORT +RADDR +RPORT +RX_KB +TX_KB",
-                          r"traffic  the last block")
+                          r"live  the last block", "^  tcptop ")
         terminal.keys("Tab")
         terminal.wait_for("^ sonde tcptop .*@received  ")
         terminal.keys("BTab", "BTab")

@@ -264,9 +264,11 @@ class ToolTable:
 
 
 class ToolTables:
-    """The same of each table that a script declares, by name: a sink of rows."""
+    """The same of each table that a script declares, by name: a sink of rows. ``name`` is the tool's, which stands for
+    the table's where there is only one."""
 
-    def __init__(self, name: str, descriptions: Mapping[str, str]) -> None:
+    def __init__(self, name: str, descriptions: Mapping[str, str], alone: bool = False) -> None:
+        self._alone = alone
         self._name = name
         self._descriptions = descriptions
         self._tables: dict[str, ToolTable] = {}
@@ -286,7 +288,8 @@ class ToolTables:
         return [table for table in built if table.rows] or built[:1]
 
     def _table_of(self, name: str) -> ToolTable:
-        return self._tables.setdefault(name, ToolTable(name or self._name, self._descriptions))
+        return self._tables.setdefault(name, ToolTable(self._name if self._alone and self._name else
+                                                        name or self._name, self._descriptions))
 
 
 def _parse_cell(text: str) -> CellValue:
@@ -314,7 +317,8 @@ class Model:
         self._rest = ""
         shown = sorted(spec.shown_maps, key=_map_rank)
         self._maps = {m.name: _MapState(m, MOST_HISTORIES // len(shown), clock) for m in shown}
-        self.tool = ToolTables(tool, descriptions or {}) if columns or has_tables(spec) else None
+        declared = {site.table for site in spec.sites if site.table}
+        self.tool = ToolTables(tool, descriptions or {}, len(declared) == 1) if columns or declared else None
         self.columns = list(columns)
         self._started = clock()
         self._spent: dict[int, int] = {}  # nanoseconds until the last look, by number of the program

@@ -12,6 +12,7 @@ from textual.events import Click
 from textual.widgets import RichLog, Static
 
 from ...ending import Ending
+from .fitting import fit_pieces
 from .model import Snapshot
 from .top import TopApp
 
@@ -68,8 +69,8 @@ class SliderApp(TopApp):
         frame, last = self._frames[self._at], self._frames[-1].at
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(frame.wall // 10 ** 9))
         state = "plays" if self._playing else "recorded"
-        self.query_one("#head", Static).update(
-            f"{snapshot.title}  {moment}.{frame.wall // 10 ** 8 % 10}  {state}  {self._note}")
+        self.query_one("#head", Static).update(fit_pieces(
+            [snapshot.title, f"{moment}.{frame.wall // 10 ** 8 % 10}", state, *self._notes], self.size.width - 2))
         self.query_one("#status", Static).update(" · ".join(snapshot.losses) or "nothing lost")
         self.query_one("#slider", Static).update(
             draw_slider(frame.at, last, max(10, self.size.width - 30)))

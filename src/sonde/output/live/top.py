@@ -16,6 +16,7 @@ from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
 from ...ending import Ending
 from ..stream import NONE, Stream
+from .fitting import PAD, fit_columns, fit_pieces, shorten_cell
 from .model import LiveRow, LiveTable, Snapshot
 
 TYPE_CHECKING = False
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from ..views.csv import CellValue
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_SPARK = 24        # characters of a sparkline
+_SPARK, _LEAST_SPARK = 24, 8  # characters of a sparkline
+_NARROW = 110      # columns of a terminal below which the histogram is under the table, not beside it
+_FLAT = 30         # lines of one in which the text does not come up by itself beside a table
 _BAR = 18          # characters of the longest bar
 _COSTS = "costs"   # the tab of the programs' figures
 _PAUSED = "paused: the tracing goes on"
@@ -103,11 +106,14 @@ class TopApp(App[None]):
     #fleet { height: auto; max-height: 3; padding: 0 1; background: $panel; display: none; }
     #fleet.shown { display: block; }
     #tabs { height: 1; padding: 0 1; }
-    #status { height: 1; padding: 0 1; background: $panel; }
+    #status { height: auto; max-height: 3; padding: 0 1; background: $panel; }
     #status.lost { background: $error; color: $text; }
     #main { height: 1fr; }
     #table { width: 1fr; }
     #side { width: 52; border-left: solid $panel; padding: 0 1; display: none; }
+    .narrow #body { layout: vertical; }
+    .narrow #table { width: 100%; height: 1fr; }
+    .narrow #side { width: 100%; height: 50%; border-left: none; border-top: solid $panel; }
     #side.shown { display: block; }
     #log { height: 30%; border-top: solid $panel; display: none; }
     #log.shown { display: block; }
@@ -117,13 +123,12 @@ class TopApp(App[None]):
     #help.shown { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "quit"), Binding("ctrl+c", "quit", "quit", show=False, priority=True),
-        Binding("space", "pause", "pause"), Binding("s", "sort", "sort by the next column"),
-        Binding("r", "reverse", "reverse"), Binding("slash", "filter", "filter"),
-        Binding("tab", "next", "next table", priority=True),
+        Binding("question_mark", "help", "help", key_display="?"), Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True), Binding("space", "pause", "pause"),
+        Binding("tab", "next", "next", priority=True),
         Binding("shift+tab", "previous", "table before", show=False, priority=True),
-        Binding("l", "log", "text"), Binding("h", "side", "histogram"),
-        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("s", "sort", "sort"), Binding("r", "reverse", "flip"), Binding("slash", "filter", "find"),
+        Binding("l", "log", "text"), Binding("h", "side", "bars"),
         Binding("escape", "unfilter", "no filter", show=False)]
     ENABLE_COMMAND_PALETTE = False
 
@@ -141,12 +146,14 @@ class TopApp(App[None]):
         self._written = 0
         self._names: list[str] = []
         self._rows: list[LiveRow] = []
-        self._columns: tuple[str, ...] = ()
+        self._columns: tuple[tuple[str, int], ...] = ()  # heading and width of each
+        self._places: list[int] = []  # of the columns that are shown, among the table's
         self._has_side = True
         self._over = False
         self.leaving = False
         self._has_turned = False  # has the user chosen a table?
-        self._note = ""
+        self._title = ""
+        self._notes: list[str] = []  # on the rows, the most important first
         self.failure: Exception | None = None  # a mistake of the view's own
 
     def exit(self, *args: Any, **more: Any) -> None:
@@ -165,10 +172,10 @@ class TopApp(App[None]):
         yield Input(placeholder="show rows that contain ...", id="filter")
         yield Static(HELP, id="help", markup=False)
         with Vertical(id="main"):
-            with Horizontal():
+            with Horizontal(id="body"):
                 yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
                 yield Static("", id="side", markup=False)
-            yield RichLog(id="log", markup=False, highlight=False, wrap=False, max_lines=2000)
+            yield RichLog(id="log", markup=False, highlight=False, wrap=True, max_lines=2000)
         yield Static("", id="status", markup=False)
         yield Footer()
 
@@ -207,10 +214,16 @@ class TopApp(App[None]):
             self._shown = latest
             await self._draw_all()
 
+    async def on_resize(self) -> None:
+        """Another size, another layout."""
+        self.screen.set_class(self.size.width < _NARROW, "narrow")
+        await self._draw_all()
+
     async def _draw_all(self) -> None:
         snapshot = self._shown
         if snapshot is None:
             return
+        self._title = snapshot.title
         self._draw_tabs([*[table.name for table in snapshot.tables], *([] if snapshot.state else [_COSTS])])
         self._draw_table(self._current_table(snapshot))
         self._draw_log(snapshot)
@@ -237,29 +250,43 @@ class TopApp(App[None]):
         if 0 <= column < len(table.columns):
             rows.sort(key=lambda row: _sort_key(row.cells[column]), reverse=down)
         chosen = self._chosen_row()
-        sparks = any(row.spark for row in table.rows)
         heads = [f"{name}{' ' + '↑↓'[down] if i == column else ''}" for i, name in enumerate(table.columns)]
-        columns = (table.name, *heads, *(("over time",) if sparks else ()))
-        if columns != self._columns:
-            self._columns = columns
-            widget.clear(columns=True)
-            for index, head in enumerate(columns[1:]):
-                widget.add_column(Text(head), key=str(index))
-        else:
-            widget.clear()
+        left_out = self._draw_columns(table.name, heads, rows, column)
         self._rows = rows
-        for row in rows:
-            cells = [_table_cell(value) for value in row.cells]
-            widget.add_row(*cells, *([Text(draw_sparkline(row.spark), style="cyan")] if sparks else []))
         at = next((i for i, row in enumerate(rows) if row.id == chosen), None)
         if rows:
             widget.move_cursor(row=at if at is not None else min(widget.cursor_row, len(rows) - 1), animate=False)
-        hidden = table.total - len(table.rows)
-        more = f", the {len(table.rows)} greatest are shown" if hidden > 0 else ""
-        match = f", {len(rows)} match {self._filter!r}" if self._filter else ""
-        self.query_one("#table", DataTable).border_title = None
-        self._note = f"{table.name}  {table.note}, {table.total} row{'' if table.total == 1 else 's'}{match}{more}"
+        self._notes = _describe_rows(table, "" if table.name in self._title.split() else table.name, len(rows),
+                                     self._filter, left_out)
         self._draw_side()
+
+    def _draw_columns(self, name: str, heads: list[str], rows: Sequence[LiveRow], sorted_by: int) -> list[str]:
+        """The table in the room that there is; the headings for which there is none."""
+        widget = self.query_one(DataTable)
+        widths, texts = _natural_widths(heads, rows)
+        room = self.size.width - 2 - (54 if self._has_room_beside(rows) else 0)  # of its scroll bar, of the histogram
+        sparks = any(row.spark for row in rows)
+        over = min(_SPARK, max(_LEAST_SPARK, room - sum(widths) - PAD * len(widths) - PAD)) if sparks else 0
+        fitted = fit_columns(widths, texts, room - over - PAD * sparks, {0, sorted_by})
+        left_out = [head for head, width in zip(heads, fitted) if not width]
+        if left_out and sparks:  # the numbers before the picture
+            fitted, over = fit_columns(widths, texts, room, {0, sorted_by}), 0
+            left_out = [*[head for head, width in zip(heads, fitted) if not width], "over time"]
+        self._places = [index for index, width in enumerate(fitted) if width]
+        columns = ((name, 0), *[(heads[index], fitted[index]) for index in self._places],
+                   *([("over time", max(over, len("over time")))] if over else []))
+        widget.clear(columns=columns != self._columns)
+        for index, (head, width) in enumerate(columns[1:] if columns != self._columns else ()):
+            widget.add_column(Text(shorten_cell(head, width)), key=str(index), width=width)
+        self._columns = columns
+        for row in rows:
+            cells = [_table_cell(row.cells[index], fitted[index]) for index in self._places]
+            widget.add_row(*cells, *([Text(draw_sparkline(row.spark, over), style="cyan")] if over else []))
+        return left_out
+
+    def _has_room_beside(self, rows: Sequence[LiveRow]) -> bool:
+        """Whether the histogram of a row stands beside the table."""
+        return self._has_side and self.size.width >= _NARROW and any(row.buckets for row in rows)
 
     def _chosen_row(self) -> str:
         """The id of the row that the cursor is on; "" before one was chosen."""
@@ -273,13 +300,14 @@ class TopApp(App[None]):
         shown = row is not None and bool(row.buckets) and self._has_side
         side.set_class(shown, "shown")
         if shown and row is not None:
-            room = max(4, self.query_one("#main").size.height - 3)
+            height = self.query_one("#main").size.height
+            room = max(4, (height // 2 if self.size.width < _NARROW else height) - 3)
             side.update(Text(f"{row.id or self._table}\n{draw_chart(row.buckets, room)}"))
 
     def _draw_log(self, snapshot: Snapshot) -> None:
         log = self.query_one(RichLog)
         new = min(snapshot.written - self._written, len(snapshot.lines))
-        if self._written == 0 and new:
+        if self._written == 0 and new and (self.size.height >= _FLAT or not snapshot.tables):
             log.set_class(True, "shown")
         for line in snapshot.lines[len(snapshot.lines) - new:] if new > 0 else ():
             log.write(Text(line))
@@ -288,7 +316,9 @@ class TopApp(App[None]):
     def _draw_status(self, snapshot: Snapshot) -> None:
         minutes, seconds = divmod(int(snapshot.elapsed), 60)
         state = f"ended: {snapshot.ended}" if snapshot.ended else _PAUSED if self._paused else "live"
-        self.query_one("#head", Static).update(f"{snapshot.title}  {minutes}:{seconds:02}  {state}  {self._note}")
+        room = self.size.width - 2
+        self.query_one("#head", Static).update(
+            fit_pieces([snapshot.title, f"{minutes}:{seconds:02}", state, *self._notes], room))
         fleet = self.query_one("#fleet", Static)
         fleet.set_class(bool(snapshot.state), "shown")
         fleet.update(snapshot.state)
@@ -298,10 +328,13 @@ class TopApp(App[None]):
             status.update(" · ".join(snapshot.losses) or "nothing lost")
             return
         busiest = max(snapshot.costs, key=lambda cost: cost.share, default=None)
-        cost = f"costs {snapshot.share:.2%} of a CPU"
+        costs = [f"costs {snapshot.share:.2%} of a CPU"]
         if busiest is not None and busiest.runs:
-            cost += f", most in {busiest.name}: {busiest.runs} runs of {busiest.ns_per_run:.0f} ns"
-        status.update(f"{' · '.join(snapshot.losses) or 'nothing lost'}  |  {cost}")
+            costs.append(f"most in {shorten_cell(busiest.name, 40)}: {busiest.runs} runs of "
+                         f"{busiest.ns_per_run:.0f} ns")
+        lost = " · ".join(snapshot.losses)
+        status.update(f"{lost}\n{fit_pieces(costs, room)}" if lost else
+                      fit_pieces(["nothing lost", *costs], room, "  |  "))
 
     # what the user does
 
@@ -320,7 +353,7 @@ class TopApp(App[None]):
         table = self._shown_table()
         if table is not None:
             column, _ = self._sort.get(table.name, (-1, True))
-            following = column + 1 if column + 1 < len(table.columns) else -1
+            following = next((place for place in self._places if place > column), -1)
             self._sort[table.name] = (following, True)
             await self._draw_all()
 
@@ -336,9 +369,10 @@ class TopApp(App[None]):
 
     async def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         table = self._shown_table()
-        if table is not None and event.column_index < len(table.columns):
+        if table is not None and event.column_index < len(self._places):
+            place = self._places[event.column_index]
             column, down = self._sort.get(table.name, (-1, True))
-            self._sort[table.name] = (event.column_index, not down if column == event.column_index else True)
+            self._sort[table.name] = (place, not down if column == place else True)
             await self._draw_all()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -408,19 +442,37 @@ def _sort_key(value: CellValue) -> tuple[bool, CellValue]:
     return (False, value) if isinstance(value, (int, float)) else (True, value)
 
 
-def _table_cell(value: CellValue) -> Text:
+def _natural_widths(heads: Sequence[str], rows: Sequence[LiveRow]) -> tuple[list[int], list[bool]]:
+    """The width of each column, and whether it has texts, which can be shortened."""
+    columns = [[row.cells[index] for row in rows if index < len(row.cells)] for index in range(len(heads))]
+    return ([max([len(head), *[len(str(cell)) for cell in cells]]) for head, cells in zip(heads, columns)],
+            [any(isinstance(cell, str) for cell in cells) for cells in columns])
+
+
+def _describe_rows(table: LiveTable, name: str, matching: int, wanted: str, left_out: list[str]) -> list[str]:
+    """What is shown of a table: how many rows, of what, and the columns for which there is no room."""
+    shown = len(table.rows)
+    rows = f"{table.total} row{'' if table.total == 1 else 's'}" if shown == table.total else \
+        f"{shown} of {table.total} rows"
+    match = f", {matching} match {wanted!r}" if wanted else ""
+    columns = f"{len(left_out)} column{'' if len(left_out) == 1 else 's'} left out" if left_out else ""
+    return [columns, f"{name}{name and '  '}{table.note}, {rows}{match}", ", ".join(left_out)]
+
+
+def _table_cell(value: CellValue, width: int) -> Text:
     number = isinstance(value, (int, float))
-    return Text(str(value), justify="right" if number else "left", no_wrap=True)
+    return Text(str(value) if number else shorten_cell(str(value), width), justify="right" if number else "left",
+                no_wrap=True)
 
 
-def draw_sparkline(values: Sequence[int | None]) -> str:
+def draw_sparkline(values: Sequence[int | None], width: int = _SPARK) -> str:
     """The last values as blocks of eight heights, from 0 or the least to the greatest; blank where there is none."""
-    shown = values[-_SPARK:]
+    shown = values[-width:]
     known = [value for value in shown if value is not None]
     low, high = min([*known, 0]), max([*known, 0])
     steps = len(_BLOCKS) - 1
     return "".join([" " if v is None else _BLOCKS[(v - low) * steps // (high - low) if high > low else 0]
-                    for v in shown]).rjust(_SPARK)
+                    for v in shown]).rjust(width)
 
 
 def draw_chart(buckets: Sequence[tuple[str, int | None]], room: int) -> str:
