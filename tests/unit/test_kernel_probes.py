@@ -495,3 +495,29 @@ def test_a_trace_goes_on_with_what_the_kernel_takes(monkeypatch: pytest.MonkeyPa
     trace.attach()
     assert seen == [["fentry", "fexit"], ["kprobe", "fexit"]] and len(closed) == 1
     assert [site.kind for site in first.sites] == [site.kind for site in trace.spec.sites]
+
+
+class SystemCalls(KprobeWorld):
+    """Functions of system calls: ftrace lists one of the names that an address has."""
+
+    ADDRESSES = {"__x64_sys_getppid": 0x100, "__do_sys_getppid": 0x100, "__se_sys_getppid": 0x100,
+                 "__ia32_sys_getppid": 0x100, "__x64_sys_read": 0x200, "__do_sys_read": 0x300, "__x64_sys_pread": 0x400}
+
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        return [("vmlinux", name) for name in ("__do_sys_getppid", "__x64_sys_read", "__x64_sys_pread", "vfs_read")]
+
+    def kernel_symbol(self, name: str) -> int | None:
+        return self.ADDRESSES.get(name)
+
+
+@pytest.mark.parametrize("name", ["__x64_sys_getppid", "__se_sys_getppid", "__ia32_sys_getppid", "__do_sys_getppid"])
+def test_another_name_of_a_system_calls_function(name: str) -> None:
+    for kind in ("kprobe", "kretprobe"):
+        assert [a.event for a in attached(f"{kind}:{name} {{ }}", SystemCalls())] == ["__do_sys_getppid"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("sys_getppid", "__do_sys_getppid"), ("sys_read", "__x64_sys_read"), ("__do_sys_read", "__x64_sys_read")])
+def test_a_name_that_is_no_address_of_its_own(name: str, meant: str) -> None:
+    """Of another address, or none: not the same function, but perhaps the one that is meant."""
+    assert f"the system call's function is kprobe:{meant}" in message(f"kprobe:{name} {{ }}", SystemCalls())

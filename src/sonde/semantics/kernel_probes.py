@@ -258,8 +258,23 @@ def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str
     listed = [(m, f) for m, f in every if f == function and module in ("", m)]
     if listed:
         return listed[:1]
+    address = world.kernel_symbol(function) if every and not inside else None
+    aliases = [(m, f) for m, f in _system_call_names(function, every) if world.kernel_symbol(f) == address] \
+        if address is not None else []
+    if aliases:
+        return [(known.module, function)] if known is not None and KINDS[way].typed else aliases[:1]
     elsewhere = KINDS[way].typed or every and not inside or world.kernel_symbol(function) is None
     return [] if elsewhere else [(module, function)]
+
+
+def _system_call_names(function: str, every: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The other functions of a system call: ``__x64_sys_getppid`` and ``__do_sys_getppid`` for ``sys_getppid``. Those
+    of one address are one function (arch/x86/include/asm/syscall_wrapper.h), and ftrace lists one of them."""
+    call = patterns.fullmatch(r"(?:__[a-z0-9]+_)?(sys_[a-z0-9_]+)", function)
+    if call is None:
+        return []
+    return [(m, f) for m, f in every if f != function and f.endswith(call[1])
+            and patterns.fullmatch(r"__[a-z0-9]+_", f[:-len(call[1])] or "__a_")]
 
 
 def _functions_by_pattern(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:
@@ -338,7 +353,8 @@ def _hints(finder: ProbeFinder, kind: str, module: str, function: str, every: li
     """Why there is no such function, and what may be meant."""
     elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []
     why, hints = finder.world.function_obstacle(function, module, kind) if not elsewhere else ("no such function", [])
-    near = finder.did_you_mean(f"{kind}:", function, [f for _, f in every])
+    calls = [f"the system call's function is {kind}:{f}" for _, f in _system_call_names(function, every)[:1]]
+    near = calls or finder.did_you_mean(f"{kind}:", function, [f for _, f in every])
     if not near and not elsewhere:
         near = similar_probes(finder, function, KINDS[kind].returns)
     return [*([] if why == "no such function" else [why]), *elsewhere, *renamed, *near, *hints]
