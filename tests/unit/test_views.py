@@ -28,7 +28,7 @@ from sonde.output.views.csv import event_columns, key_columns
 from sonde.output.views.flame_diff import flame_diff
 from sonde.output.views.flamegraph import fit_name as fitting_name
 from sonde.output.views.flamegraph import flame_graph
-from sonde.output.views.heat import HeatCollector, bucket_label, bucket_range, colour_level
+from sonde.output.views.heat import Heat, HeatCollector, HeatColumn, bucket_label, bucket_range, colour_level
 from sonde.output.views.heat_svg import heat_document
 from sonde.output.views.heatmap import terminal_lines
 from sonde.output.views.stacks import build_tree, folded_lines, read_folded
@@ -576,3 +576,14 @@ def test_csv_has_no_columns_of_maps_that_never_come_out() -> None:
     run.view.heading(["PID"])
     run.view.row([("PID", "7", True)], 5 * SECOND, "probe")
     assert [row[1:] for row in csv.reader(io.StringIO(run.finish()))] == [["PID"], ["7"]]
+
+
+def test_the_histogram_stands_beside_the_cells() -> None:
+    """Of few columns too: it does not float at the other end of the page."""
+    for count in (2, 600):
+        heat = Heat("@x", [Bucket(0, 1, 0)], [HeatColumn(second * 10**9, [1]) for second in range(count)])
+        root = ET.fromstring(heat_document([heat], "t").encode())
+        edge = next(each for each in root.iter(f"{SVG}rect") if each.attrib.get("class") == "edge")
+        bar = next(each for each in root.iter(f"{SVG}rect") if each.attrib.get("class") == "bar")
+        right, panel = float(edge.attrib["x"]) + float(edge.attrib["width"]), float(bar.attrib["x"])
+        assert right < panel < max(right, 430) + 100 and panel + 190 <= 1200

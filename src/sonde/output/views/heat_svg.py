@@ -72,7 +72,7 @@ def _draw_heat(heat: Heat, y: int) -> str:
             f'{local_time(heat.columns[0].time)}</text>'
             f'<text class="soft" x="{svg.format_coordinate(max(right, LEFT + 130))}" y="{TOP + height + 16}" '
             f'text-anchor="end" font-size="11">{local_time(heat.columns[-1].time)}</text>\n'
-            f"{_draw_legend(heat, TOP + height + 31)}{_draw_panel(heat)}</g>\n")
+            f"{_draw_legend(heat, TOP + height + 31)}{_draw_panel(heat, right)}</g>\n")
 
 
 def _row_y(heat: Heat, row: int) -> int:
@@ -113,10 +113,11 @@ def _draw_legend(heat: Heat, y: int) -> str:
             f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{most}</text>\n')
 
 
-def _draw_panel(heat: Heat) -> str:
+def _draw_panel(heat: Heat, right: float) -> str:
+    """The histogram, beside the cells, which end at ``right``."""
     totals, labels = heat.row_totals, [svg.escape_markup(label) for label in heat.row_spans]
     most = max([*totals, 1])
-    x = WIDTH - RIGHT - PANEL
+    x = min(WIDTH - RIGHT - PANEL, round(max(right, LEFT + 300)) + 60)
     bars = [
         f'<rect class="bar" x="{x}" y="{_row_y(heat, row) + 2}" '
         f'width="{svg.format_coordinate(max(0, count) / most * PANEL)}" '
