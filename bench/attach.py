@@ -42,8 +42,8 @@ def user_functions(folder: Path, count: int) -> list[str]:
 def kernel_functions(count: int, typed: bool) -> list[str]:
     """Functions of families that a quiet machine seldom calls, of those that every tracer can trace: the peer refuses a
     program that names one in which kprobes are forbidden, and the kernel a kprobe by a name that several have."""
-    from sonde.kernel.functions import forbidden_functions
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.functions import forbidden_functions
+    from sonde.kernel.types.world import LiveWorld
 
     world, forbidden = LiveWorld(), forbidden_functions()
     symbols = Counter([line.split()[2] for line in Path("/proc/kallsyms").read_text().splitlines()])
@@ -59,7 +59,7 @@ def kernel_functions(count: int, typed: bool) -> list[str]:
 
 def measure(kind: str, points: list[str]) -> list[str]:
     """A row: attach points, then seconds for compiling, loading and attaching, detaching, releasing the rest."""
-    from sonde.api import Trace
+    from sonde.library.trace import Trace
 
     times = [time.perf_counter()]
     trace = Trace(CONFIG + ",".join(f"{kind}:{point}" for point in points) + " { @ = count(); }")
@@ -93,7 +93,7 @@ def compare(peer: str, kind: str, points: list[str]) -> list[str]:
 
 
 def available() -> list[str]:
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
 
     world = LiveWorld()
     needs = {"uprobe": "uprobes", "uretprobe": "uprobes", "kprobe": "kprobes", "kretprobe": "kprobes",

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from run import build
 
 import sonde
-from sonde.runtime.budget import Budget
+from sonde.runtime.costs.budget import Budget
 
 SLICE, NEAR = 0.006, 0.05  # s
 

@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from simulated import COUNT, Contents, SimulatedAgent  # noqa: E402
-from sonde.fleet.connection import Way  # noqa: E402
-from sonde.fleet.coordinator import Fleet, raise_file_limit  # noqa: E402
 from sonde.fleet.recording import FleetRecorder, describe_fleet  # noqa: E402
-from sonde.fleet.request import FleetRequest  # noqa: E402
+from sonde.fleet.state.coordinator import Fleet, raise_file_limit  # noqa: E402
+from sonde.fleet.transport.connection import Way  # noqa: E402
+from sonde.fleet.transport.request import FleetRequest  # noqa: E402
 from sonde.source import Source  # noqa: E402
 from sonde.types import Aggregate  # noqa: E402
 
@@ -124,7 +124,7 @@ def reach_agents(path: str, hosts: int) -> Iterator[tuple[list[str], Way]]:
         return
     import distributed
 
-    from sonde.fleet.dask import DaskWay
+    from sonde.fleet.transport.dask import DaskWay
     os.environ["PYTHONPATH"] = str(ROOT / "src")
     with distributed.LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster, \
             distributed.Client(cluster) as client:

@@ -28,7 +28,7 @@ import sonde
 from sonde import compiling
 from sonde.errors import EnvironmentProblem, SyscallError
 from sonde.runtime.session import Session
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import DATA_RING, HEAD
 

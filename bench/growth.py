@@ -177,9 +177,9 @@ most of what `@ = hist(nsecs)` takes with any tracer (0.55), and reading a strin
 
 | replaced | by | where | ns |
 |---|---|---|---|
-| making, finding and deleting an element of a hash | a slot for each thread (`@start[tid]`) | `lower/threads.py` | 190 to 15 |
-| finding the element of an aggregate | a table per CPU, for the keys that the CPU met first | `lower/hot.py` | 50 to 5 |
-| asking for the current task, its `pid`, `tid`, `comm` | loads from where the kernel keeps them | `kernel/current_task.py` | 18 to 2 |
+| making, finding and deleting an element of a hash | a slot for each thread (`@start[tid]`) | `lower/maps/threads.py` | 190 to 15 |
+| finding the element of an aggregate | a table per CPU, for the keys that the CPU met first | `lower/maps/hot.py` | 50 to 5 |
+| asking for the current task, its `pid`, `tid`, `comm` | loads from where the kernel keeps them | `kernel/tasks/current_task.py` | 18 to 2 |
 
 `@[1] = nsecs` (256 against 334 ns) is the empty program, the clock and the update of an element, 46, 63 and 85 ns by this table; the rest
 finds the task and compares its `comm`. Finding the element and storing in place (26) would save most of the update, but is not

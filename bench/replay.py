@@ -23,9 +23,9 @@ from recordings import write_recording
 from sonde import types as t
 from sonde.output import Printer, make_output
 from sonde.recording.execution import Execution
-from sonde.recording.questions import AnsweringTrace, Question
+from sonde.recording.queries import AnsweringTrace, Question
 from sonde.recording.replay import open_recording, open_replay
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import Config, EventField, EventSite, FormatPart, ScriptSpec
 

@@ -27,8 +27,8 @@ from doc_examples import (
 )
 
 from sonde.builtins import BUILTINS
+from sonde.cli.options import OPTIONS
 from sonde.functions import FUNCTIONS
-from sonde.options import OPTIONS
 from sonde.semantics.config import VARIABLES
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from sonde import commands, tools  # noqa: E402
+from sonde import tools  # noqa: E402
+from sonde.cli import commands  # noqa: E402
 from sonde.language.comments import parse_entries  # noqa: E402
 
 PAGES = ROOT / "docs" / "tools"

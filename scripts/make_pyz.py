@@ -20,7 +20,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from sonde.shipped import PACKED  # noqa: E402
+from sonde.base.package_files import PACKED  # noqa: E402
 
 MOST = 1_200_000  # bytes
 START = "import sys\n\nfrom sonde.__main__ import main\n\nsys.exit(main())\n"
@@ -86,7 +86,7 @@ def find_cuts(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[tuple
 
 
 def pack_scripts(folder: Path) -> None:
-    """One file in place of all scripts, as sonde.shipped reads it."""
+    """One file in place of all scripts, as sonde.base.package_files reads it."""
     scripts = sorted(folder.rglob("*.bt"))
     (folder / PACKED).write_bytes(b"\0".join(
         part for path in scripts for part in (path.relative_to(folder).as_posix().encode(), path.read_bytes())))

@@ -10,8 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from sonde import __version__, commands, tools  # noqa: E402
-from sonde.options import OPTIONS, Option, usage_text  # noqa: E402
+from sonde import __version__, tools  # noqa: E402
+from sonde.cli import commands  # noqa: E402
+from sonde.cli.options import OPTIONS, Option, usage_text  # noqa: E402
 from sonde.output.views import FORMATS  # noqa: E402
 from sonde.tools import Tool, ToolOption  # noqa: E402
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from sonde.btf import codec
-from sonde.kernel import tracefs
 from sonde.kernel.features import TABLE
-from sonde.kernel.recorded import save_world
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types import tracefs
+from sonde.kernel.types.recorded import save_world
+from sonde.kernel.types.world import LiveWorld
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from btf_subset import extract_subset

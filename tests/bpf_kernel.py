@@ -15,10 +15,10 @@ from bpf_machine import Machine, MachineError, Memory, Region, to_signed, words
 from decoding import Names
 from sonde.arch import ARCHES
 from sonde.compiler import helpers as h
-from sonde.runtime import merge
-from sonde.runtime.events import Event, EventDecoder, MapDecoder
-from sonde.runtime.hot import read_hot
-from sonde.runtime.slots import read_elements
+from sonde.runtime.maps import merge
+from sonde.runtime.maps.hot import read_hot
+from sonde.runtime.maps.slots import read_elements
+from sonde.runtime.records.events import Event, EventDecoder, MapDecoder
 from sonde.spec import CONTROL_HEADER, CURRENT, FOUND_OUT, RECORD_HEADER, STATE, MapSpec, ProgramSpec, ScriptSpec
 from sonde.types import Aggregate, Scalar
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simulated import Contents, SimulatedAgent, shape_of
-from sonde.fleet.protocol import Frame, delta_columns, encode_frame
+from sonde.fleet.transport.protocol import Frame, delta_columns, encode_frame
 from sonde.merge.delta import Differ, KeyNumbers
 from sonde.merge.portable import encode_value
 from sonde.spec import Config, EventSite, MapSpec, ScriptSpec
@@ -50,7 +50,7 @@ def chosen_behaviour(host: str) -> str:
 
 def chaotic_shape() -> bytes:
     """A script with ``@ = count()`` by key, and a ``print(@)``."""
-    from sonde.fleet.shapes import describe_script
+    from sonde.fleet.transport.shapes import describe_script
     maps = [MapSpec("@", "hash", 8, 8, 100, key=INT64, value=COUNT)]
     sites = [EventSite("print_map", None, [], 0, [], {"map": "@"})]
     return json.dumps(describe_script(ScriptSpec([], maps, sites, [], ["tracepoint:a:b"], [], Config()))).encode()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sonde.commands import argdist, tcpsubnet, trace, ucalls, uflow, ugc, uobjnew, ustat, uthreads
-from sonde.commands.runtimes import LANGUAGES, Runtime
+from sonde.cli.commands import argdist, tcpsubnet, trace, ucalls, uflow, ugc, uobjnew, ustat, uthreads
+from sonde.cli.commands.runtimes import LANGUAGES, Runtime
 
 
 class EveryProbe(frozenset[str]):

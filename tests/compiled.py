@@ -10,8 +10,8 @@ from typing import Any
 from bpf_kernel import Kernel
 from bpf_machine import Region
 from sonde.compiling import compile
-from sonde.kernel.recorded import RecordedWorld
-from sonde.semantics.options import Options
+from sonde.kernel.types.recorded import RecordedWorld
+from sonde.semantics.script_options import Options
 from sonde.spec import ScriptSpec
 
 BENEATH = 0xFFFFFFFF81230000  # a function that calls programs at raw tracepoints

@@ -100,7 +100,7 @@ def lacking(why: str) -> bool:
     if not words:
         return False
     from sonde.kernel.features import ROWS
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
     return name in ROWS and not LiveWorld().has_feature(name)
 
 

@@ -11,7 +11,7 @@ from evaluator_memory import bytes_at, raw, text_at
 from evaluator_text import Aggregation, converted, cut, formatted, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
-from sonde.library_texts import error_text, signal_text
+from sonde.layouts.c_library_texts import error_text, signal_text
 from sonde.semantics.typed import CheckedScript, WholeMap
 from sonde.types import INT8, Aggregate, Array, Buf, Int, Pointer, Str, Type
 

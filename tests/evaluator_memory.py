@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from sonde.record import Value
+from sonde.base.record import Value
 from sonde.types import Array, Buf, Int, Str, Struct, Type
 
 CLASSES: dict[str, type[ctypes.Structure]] = {}  # of the structs of scripts, by name

@@ -6,6 +6,7 @@ from typing import Any
 
 from sonde.asm import insn
 from sonde.asm.assemble import Item, assemble
+from sonde.layouts.uapi import BPF_RB_PROD_POS, HELPERS
 from sonde.spec import (
     CONTROL_HEADER,
     CONTROL_RING,
@@ -21,7 +22,6 @@ from sonde.spec import (
     ScriptSpec,
 )
 from sonde.types import UINT64, Aggregate
-from sonde.uapi import BPF_RB_PROD_POS, HELPERS
 
 SEQUENCE = "__sequence"  # memory map of one word: numbers the events
 

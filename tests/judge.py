@@ -18,11 +18,11 @@ from sonde.compiling import check_source, live_world
 from sonde.output import Printer
 from sonde.output.json import JsonOutput
 from sonde.output.text import TextOutput, element_label
-from sonde.runtime.aggregates import Histogram
 from sonde.runtime.context import LiveContext
-from sonde.runtime.events import MapReader
+from sonde.runtime.maps.aggregates import Histogram
+from sonde.runtime.records.events import MapReader
 from sonde.runtime.session import Session
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.semantics.typed import CheckedScript
 from sonde.semantics.world import World
 from sonde.source import Source

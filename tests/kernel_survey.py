@@ -16,14 +16,14 @@ import tempfile
 import threading
 from pathlib import Path
 
-from sonde.api import Trace
 from sonde.arch import this_arch
+from sonde.cli.doctor import examine_tool
+from sonde.cli.script_names import read_script
 from sonde.compiling import live_world, script_environment
-from sonde.doctor import examine_tool
 from sonde.errors import SondeError
 from sonde.kernel.features import TABLE
-from sonde.scripts import read_script
-from sonde.semantics.options import Options
+from sonde.library.trace import Trace
+from sonde.semantics.script_options import Options
 from sonde.semantics.world import World
 from sonde.tools import Tool, all_tools
 from support import compile_c, run_sonde

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from command_scripts import command_scripts
 from sonde import tools
+from sonde.base.record import Record
 from sonde.builtins import BUILTINS
 from sonde.functions import FUNCTIONS
 from sonde.language.ast import Assign, AttachPoint, Call, Clause, MapRef, Script, Unary
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.files import Files
 from sonde.language.parser import parse_script
-from sonde.record import Record
+from sonde.semantics.callees import Language
 from sonde.semantics.macros import expand_macros
 from sonde.semantics.nodes import walk_nodes
-from sonde.semantics.rows import Language
 from sonde.source import Source
 
 

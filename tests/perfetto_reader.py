@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sonde.record import Record
+from sonde.base.record import Record
 
 NEEDS = {"M": {"name", "pid", "args"}, "i": {"name", "ts", "pid", "tid", "s"}, "C": {"name", "ts", "pid", "args"},
          "X": {"name", "ts", "dur", "pid", "tid"}, "B": {"name", "ts", "pid", "tid"}, "E": {"ts", "pid", "tid"},

@@ -13,7 +13,7 @@ from sonde.recording.container import BlockWriter, read_blocks
 from sonde.recording.layouts import plain_spec
 from sonde.recording.recorder import Recorder
 from sonde.recording.snapshots import MapSnapshot
-from sonde.runtime.maps import RawItem
+from sonde.runtime.maps.access import RawItem
 from sonde.spec import ScriptSpec
 
 BOOT = 1_700_000_000_000_000_000

@@ -1,7 +1,7 @@
 """Agents that trace nothing: they speak the protocol and tell what a test has them tell.
 
-``SimulatedFleet(contents)`` is a :class:`sonde.fleet.connection.Way`: each host that is connected to gets an agent,
-which tells ``contents(host, window)`` of one map, window by window, and misbehaves as ``behaviour(host)`` says.
+``SimulatedFleet(contents)`` is a :class:`sonde.fleet.transport.connection.Way`: each host that is connected to gets an
+agent, which tells ``contents(host, window)`` of one map, window by window, and misbehaves as ``behaviour(host)`` says.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sonde.fleet.connection import Connection, Way
-from sonde.fleet.coordinator import Fleet
-from sonde.fleet.hosts import expand_hosts
-from sonde.fleet.protocol import TO_AGENT, Decoder, Frame, delta_columns, encode_frame
-from sonde.fleet.request import FleetRequest
-from sonde.fleet.results import HostEvent, MergedPrint
-from sonde.fleet.shapes import describe_script
+from sonde.fleet.state.coordinator import Fleet
+from sonde.fleet.state.results import HostEvent, MergedPrint
+from sonde.fleet.transport.connection import Connection, Way
+from sonde.fleet.transport.hosts import expand_hosts
+from sonde.fleet.transport.protocol import TO_AGENT, Decoder, Frame, delta_columns, encode_frame
+from sonde.fleet.transport.request import FleetRequest
+from sonde.fleet.transport.shapes import describe_script
 from sonde.merge.delta import Delta, Differ, KeyNumbers
 from sonde.merge.portable import encode_value
 from sonde.spec import Config, MapSpec, ScriptSpec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .base.version import __version__
 from .errors import (
     AttachError,
     CompileError,
@@ -13,28 +14,28 @@ from .errors import (
     UsageError,
     VerifierError,
 )
-from .version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .api import Trace, trace
     from .compiling import compile
     from .fleet.trace import FleetTrace, fleet
-    from .flight.reading import FlightDump
-    from .map_view import MapView
-    from .runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
-    from .runtime.events import Event
+    from .library.flight.reading import FlightDump
+    from .library.map_view import MapView
+    from .library.trace import Trace, trace
     from .runtime.losses import Losses
-    from .semantics.options import Options
+    from .runtime.maps.aggregates import Bucket, Histogram, LinearHistogram, Stats
+    from .runtime.records.events import Event
+    from .semantics.script_options import Options
 
 # Where the names come from that are only imported when they are used: start-up stays short.
 _LAZY = {
-    "compile": "api", "trace": "api", "Trace": "api", "MapView": "map_view", "Options": "semantics.options",
-    "FleetTrace": "fleet.trace", "FlightDump": "flight.reading", "Event": "runtime.events", "Losses": "runtime.losses",
-    "Bucket": "runtime.aggregates", "Histogram": "runtime.aggregates", "LinearHistogram": "runtime.aggregates",
-    "Stats": "runtime.aggregates",
+    "compile": "library.trace", "trace": "library.trace", "Trace": "library.trace", "MapView": "library.map_view",
+    "Options": "semantics.script_options", "FleetTrace": "fleet.trace", "FlightDump": "library.flight.reading",
+    "Event": "runtime.records.events", "Losses": "runtime.losses",
+    "Bucket": "runtime.maps.aggregates", "Histogram": "runtime.maps.aggregates",
+    "LinearHistogram": "runtime.maps.aggregates", "Stats": "runtime.maps.aggregates",
 }
 
 __all__ = [

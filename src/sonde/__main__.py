@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from .basics import signal
+from .base.fast_stdlib import signal
 
 # Until the session takes Ctrl-C, it just ends the process, and the kernel drops what is loaded: also while the rest is
 # being imported. As an exception it could end in a destructor or an import's callback, where Python swallows it.
@@ -12,11 +12,11 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 # Looking for cycles among new objects at the usual rate takes a tenth of a start.
 gc.set_threshold(50_000)
 
-from .module_pack import use_pack  # noqa: E402
+from .base.module_cache import use_pack  # noqa: E402
 
 use_pack()
 
-from .cli import main  # noqa: E402
+from .cli.main import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

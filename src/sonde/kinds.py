@@ -1,12 +1,12 @@
 """Probe kinds: what every room needs to know about each.
 
-How one is written and expanded is in semantics/providers.py, how it is attached in runtime/links.py, and how it is
-listed in kernel/listing.py.
+How one is written and expanded is in semantics/providers.py, how it is attached in runtime/attach/links.py, and how it
+is listed in kernel/types/listing.py.
 """
 
 from __future__ import annotations
 
-from .record import Record
+from .base.record import Record
 
 
 class ProbeKind(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .record import Record, Value
+from .base.record import Record, Value
 
 ERROR, WARNING = "ERROR", "WARNING"
 MOST_CALLS = 20  # of macros within macros that are shown with a finding

@@ -38,7 +38,7 @@ has a slot for each CPU::
     u64 head       number of the first byte that is free
     u64 settled    a number: all records that begin before it are complete
 
-Thread slots (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id; compiler/lower/threads.py)::
+Thread slots (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id; lower/maps/threads.py)::
 
     PURSES times PURSE bytes, of which a u64 each: elements that may still be made; max_entries less those that are
     a power of two of slots of SLOT bytes:
@@ -46,7 +46,7 @@ Thread slots (map ``__slots@x`` of a map ``@x`` whose keys are the current threa
         u64 value
         u64 others elements in the hash of threads whose slot this is too
 
-Hot elements (map ``__hot@x`` of an aggregate ``@x``; compiler/lower/hot.py): for each of ``cpus`` CPUs a region of
+Hot elements (map ``__hot@x`` of an aggregate ``@x``; compiler/lower/maps/hot.py): for each of ``cpus`` CPUs a region of
 places of ``stride`` bytes, a power of two of them::
 
     u64 state      0: free; HOT_TAKING; HOT_TAKEN for good
@@ -68,7 +68,7 @@ Processes (map of scripts that are compiled for ``Options.family``)::
 
 from __future__ import annotations
 
-from .record import Record, Value
+from .base.record import Record, Value
 from .source import Diagnostic, Source, Span
 from .types import Struct, Type
 
@@ -377,7 +377,7 @@ class MapSpec(Record):
     marker: int = 0
     initial: bytes = b""  # contents of element 0 of an array, written before the programs load
     read_in_kernel: bool = False  # the script reads an aggregate's merged value inside a program
-    short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/keys.py
+    short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/maps/keys.py
     slots: str = ""  # the internal map that has most of its elements; see above
     hot: str = ""  # the internal map of an aggregate that has what CPUs counted of the keys that they met first
     adds: bool = False  # plain numbers that the script only adds to
@@ -554,7 +554,7 @@ class Config(Record):
 class Gate(Record):
     """Of a script that is compiled for a budget. Between the predicate and the action of each clause, but for those of
     probes of exempt kinds, stands a gate: the global ``gate`` (0: open), which the programs close themselves when the
-    ``allowance`` of runs is used up. A clause that ends what another began is let through; see compiler/gate.py.
+    ``allowance`` of runs is used up. A clause that ends what another began is let through: compiler/gated_clauses.py.
 
     ``touched`` are the maps that clauses behind the gate change, with the numbers of their probes. ``pairs`` are those
     whose elements one event makes and a later one deletes: meaningless once events were missed. Of ``unguarded`` ones
@@ -568,7 +568,7 @@ class Gate(Record):
 
 class Locator(Record):
     """A program that, run on a CPU, writes down where that keeps its current task, and which of its instructions name
-    the map that it writes to: see kernel/current_task.py."""
+    the map that it writes to: see kernel/tasks/current_task.py."""
     code: bytes
     places: list[int]
 

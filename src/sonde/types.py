@@ -6,7 +6,7 @@ byte order. Types are immutable and compared by value; structs are compared by n
 
 from __future__ import annotations
 
-from .record import Value
+from .base.record import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Stack(Type):
 
     The frames themselves (u64 each, innermost first) are in map ``__stacks`` under that id, which is a
     64-bit hash of them, so equal stacks share one entry. The tgid is 0 for kernel stacks. A stack of Python functions
-    is a user stack of mode "python", with ids of frames (:mod:`sonde.cpython`) in the place of addresses.
+    is a user stack of mode "python", with ids of frames (:mod:`sonde.layouts.cpython`) in the place of addresses.
     """
 
     user: bool = False

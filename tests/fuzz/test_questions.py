@@ -20,12 +20,12 @@ from recordings import write_recording
 from sonde import types as t
 from sonde.errors import CompileError, UsageError
 from sonde.output import Printer
-from sonde.recording import questions
+from sonde.recording import queries
 from sonde.recording.evaluate import Refused
 from sonde.recording.execution import Execution
-from sonde.recording.questions import AnsweringTrace, EventsWorld, open_question
+from sonde.recording.queries import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
 from unit.test_questions import EVENT, FIELDS, FORMAT, NAME, recorded
@@ -186,7 +186,7 @@ def test_loops_answer_as_the_machine_does(block: int, tmp_path: Path, monkeypatc
             assert "max_map_keys" in error.message
             continue
         with monkeypatch.context() as patch:
-            patch.setattr(questions, "Question", refuse)
+            patch.setattr(queries, "Question", refuse)
             assert show_answers(path, script) == (Execution, told, lost), f"seed {seed}\n{script}"
         by_loops += way is not Execution
     assert by_loops > COUNT // BLOCKS // 2

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from recordings import blocks_of, write_blocks
+from sonde.base.memory_budget import Memory
 from sonde.errors import SondeError
-from sonde.memory import Memory
-from sonde.recording.frames import read_frames
-from sonde.recording.questions import open_question
-from sonde.semantics.options import Options
+from sonde.recording.pictures import read_frames
+from sonde.recording.queries import open_question
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from unit.test_questions import NAME, recorded
 from unit.test_recording import mutations

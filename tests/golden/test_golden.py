@@ -17,7 +17,7 @@ import pytest
 from compiled import world
 from sonde.compiling import compile
 from sonde.errors import CompileError
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 
 FOLDER = Path(__file__).parent
 CASES = sorted(FOLDER.glob("*.case"))

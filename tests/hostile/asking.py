@@ -17,7 +17,7 @@ from typing import Any
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import notices
 from sonde.kernel.foreign import files, reader
-from sonde.kernel.user_symbols import symbol_in
+from sonde.kernel.names.user_symbols import symbol_in
 
 BASE, TEXT = 0x401000, 0x1000
 QUESTIONS = {

@@ -232,9 +232,9 @@ import sys, tracemalloc
 sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 from hostile.generators_elf import BASE, TEXT, with_symbols
-from sonde.kernel import user_symbols
+from sonde.kernel.names import user_symbols
 from sonde.kernel.foreign import files
-from sonde.memory import Memory
+from sonde.base.memory_budget import Memory
 number, name, path = 200_000, "a_function_whose_name_is_as_long_as_many_are_{}", Path(sys.argv[3])
 with_symbols(path, [name.format(n).encode() for n in range(number)])
 mapping = user_symbols.Mapping(BASE, BASE + 16 * number, TEXT, str(path), str(path))

@@ -25,8 +25,8 @@ from sonde.kernel.foreign import files, reader
 from sonde.kernel.foreign.dwarf_types import TypeConverter
 from sonde.kernel.foreign.questions import QUESTIONS, has_shape
 from sonde.kernel.foreign.types_by_wire import is_type
-from sonde.kernel.world import LiveWorld
-from sonde.semantics.options import Options
+from sonde.kernel.types.world import LiveWorld
+from sonde.semantics.script_options import Options
 from support import compile_c
 
 pytestmark = pytest.mark.live

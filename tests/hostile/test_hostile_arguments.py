@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.cli import main
+from sonde.base.numbers import parse_whole
+from sonde.cli.main import main
 from sonde.errors import UsageError
 from sonde.exporters.prometheus import split_address
-from sonde.numerals import parse_whole
 
 PROGRAM = ("-e", "begin { @ = 1; exit(); }")
 LONG = "9" * 5000   # int() takes 4,300 digits at most

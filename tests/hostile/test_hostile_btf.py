@@ -18,7 +18,7 @@ from sonde.btf import codec, ctext, query
 from sonde.btf.codec import PAIR, TRIPLE, WORD, Writer
 from sonde.btf.query import Btf, parse_btf
 from sonde.errors import EnvironmentProblem
-from sonde.kernel.kernel_types import KernelTypes, function_prototype
+from sonde.kernel.types.kernel_types import KernelTypes, function_prototype
 from sonde.types import Struct
 
 MUTANTS = int(os.environ.get("SONDE_HOSTILE_BTF", "600"))

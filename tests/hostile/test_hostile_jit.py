@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel.user_symbols import UserSymbols
+from sonde.kernel.names.user_symbols import UserSymbols
 from support import compile_c
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="runs a program as another user: needs root")

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from live.test_killed import EVENTS, existing, held, lines
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from support import compile_c, environment, sonde_command
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(os.uname().machine != "x86_64",

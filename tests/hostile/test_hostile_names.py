@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sonde.btf.cache import read_cache, write_cache
+from sonde.base.cache_dir import read_cache, write_cache
+from sonde.base.trusted_files import open_guarded
+from sonde.cli.script_names import COMMAND, FILE, LARGEST, TOOL, classify_word, read_script
 from sonde.errors import SondeError, UsageError
 from sonde.output.packets import PacketFile
-from sonde.ownership import open_guarded
-from sonde.scripts import COMMAND, FILE, LARGEST, TOOL, classify_word, read_script
 from support import run_sonde
 
 STRANGER = 65534
@@ -105,7 +105,7 @@ def test_a_script_without_end_is_refused(folder: Path) -> None:
 
 def test_nothing_is_imported_from_the_working_directory(folder: Path) -> None:
     """The commands that Sonde writes: a unit's."""
-    from sonde.commands.unit import start_command
+    from sonde.cli.commands.unit import start_command
     for module in ("sonde", "os", "json"):
         (folder / f"{module}.py").write_text("raise SystemExit('trapped')")
     sys.argv[0], kept = str(folder / "elsewhere"), sys.argv[0]
@@ -193,7 +193,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found.mkdir()
     monkeypatch.setenv("HOME", str(found))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr("sonde.btf.cache._cache_bases", lambda: iter([str(found / ".cache")]))
+    monkeypatch.setattr("sonde.base.cache_dir._cache_bases", lambda: iter([str(found / ".cache")]))
     return found
 
 
@@ -249,7 +249,7 @@ def test_a_cache_that_is_a_pipe_a_link_or_endless_holds_nobody_up(home: Path, tm
 def test_a_foreign_home_is_left_for_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pwd
 
-    from sonde.btf import cache
+    from sonde.base import cache_dir
     foreign, own = tmp_path / "foreign", tmp_path / "own"
     for path in (foreign, own):
         path.mkdir()
@@ -257,5 +257,5 @@ def test_a_foreign_home_is_left_for_the_users_own(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("HOME", str(foreign))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd(("x", "x", uid, uid, "", str(own), "")))
-    assert cache.write_cache("name", [b"text"])
+    assert cache_dir.write_cache("name", [b"text"])
     assert not list(foreign.iterdir()) and (own / ".cache" / "sonde" / "name").read_bytes() == b"text"

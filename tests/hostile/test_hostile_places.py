@@ -14,9 +14,9 @@ import pytest
 
 import hostile.generators_elf as made
 from sonde.errors import EnvironmentProblem
-from sonde.kernel import binaries
 from sonde.kernel.foreign import files
 from sonde.kernel.foreign.opening import open_regular
+from sonde.kernel.names import binaries
 from support import compile_c, run_sonde
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="changes the root directory of a program: needs root")

@@ -17,7 +17,7 @@ import pytest
 
 import hostile.generators_elf as made
 import sonde
-from sonde.ending import Ending
+from sonde.base.end_request import Ending
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import notices
 from sonde.kernel.foreign import answers, files, reader
@@ -286,7 +286,7 @@ def test_symbols_are_read_under_the_limits_of_a_shell_or_a_service(limits: str) 
     """One that is lower than the reader's own is kept: nobody can raise it."""
     name, _, most = limits.partition("=")
     code = (f"import resource; resource.setrlimit(resource.{name}, ({most},) * 2)\n"
-            "from sonde.kernel.world import LiveWorld\n"
+            "from sonde.kernel.types.world import LiveWorld\n"
             "world = LiveWorld()\nprint(len(world.user_functions(world.find_binaries('libc')[0])))")
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
     assert done.returncode == 0 and int(done.stdout) > 1, done.stderr

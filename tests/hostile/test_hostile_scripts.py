@@ -127,7 +127,7 @@ sys.path[:0] = sys.argv[1:3]
 from compiled import world
 from sonde.compiling import compile
 from sonde.errors import CompileError
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 try:
     compile(sys.stdin.read(), Options(), world())
     said = "compiled"

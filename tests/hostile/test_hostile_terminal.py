@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from sonde.output.json import JsonOutput, quote_json
 from sonde.output.stream import NONE, Stream
 from sonde.output.text import TextOutput, terminal_safe

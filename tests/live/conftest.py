@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from namespaces import Namespace, Pair, Relay
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sonde.btf.codec import build_program_btf
 from sonde.compiling import live_world
 from sonde.kernel import syscalls
 from sonde.kernel.program_image import read_program_image
-from sonde.uapi import PROG_TYPES
+from sonde.layouts.uapi import PROG_TYPES
 from support import Tracer, run_sonde
 
 ME = "sonde-annotated"

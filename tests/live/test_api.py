@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.runtime.values import StackTrace
+from sonde.runtime.records.values import StackTrace
 
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
 

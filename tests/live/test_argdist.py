@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sonde import tools
-from sonde.commands import command_page
+from sonde.cli.commands import command_page
 from support import Tracer, run_sonde
 
 ME = str(os.getpid())
@@ -121,13 +121,14 @@ def test_tools_of_interrupts_refuse_a_process(name: str, order: str) -> None:
 
 def test_shipped_tools_print_whole_numbers() -> None:
     """%d is C's: 32 bits. A tool's 64-bit value needs %lld, or it is cut without a word."""
-    from sonde import api, compiling
+    from sonde import compiling
     from sonde.errors import CompileError
-    from sonde.semantics.options import Options
+    from sonde.library import trace
+    from sonde.semantics.script_options import Options
     from sonde.types import Int
     cut, looked_at = [], 0
     for tool in tools.all_tools():
-        source = api.Source(tool.path, Path(tool.path).read_text())
+        source = trace.Source(tool.path, Path(tool.path).read_text())
         try:
             spec = compiling.compile(source, Options(params=tool.sample_arguments))
         except CompileError:  # what it needs is missing here; the doctor's tests are about that

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sonde.btf.codec import build_program_btf
-from sonde.kernel.btf_files import kernel_build_id
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.btf_files import kernel_build_id
+from sonde.kernel.types.world import LiveWorld
 from support import PATIENCE, compile_c, environment, run_sonde, sonde_command
 
 pytestmark = [pytest.mark.live, pytest.mark.exact]

@@ -190,7 +190,7 @@ def test_an_end_in_the_midst_of_a_pause(flood: int) -> None:
 
 def test_without_the_right_to_statistics(flood: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a service, which has no CAP_SYS_ADMIN: the programs count their own runs."""
-    from sonde.runtime import budget
+    from sonde.runtime.costs import budget
     monkeypatch.setattr(budget, "try_enable_statistics", lambda: None)
     monkeypatch.setattr(budget, "stats_always_enabled", lambda: False)
     with sonde.trace(f"{ENTER} /pid == {flood}/ {{ @ = count(); }}", budget=0.02) as tracing:

@@ -333,7 +333,7 @@ def test_info() -> None:
     assert list(sections) == ["System", "Build", "Kernel helpers", "Kernel features", "Map types", "Probe types"]
     assert os.uname().release in sections["System"]["OS"]
     assert sections["Kernel helpers"]["probe_read_kernel"] == sections["Map types"]["percpu hash"] == "yes"
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
     world = LiveWorld()
     for name, feature in (("kprobe", "kprobes"), ("fentry", "fentry"), ("uprobe_multi", "uprobe_multi")):
         assert sections["Probe types"][name] == ("yes" if world.has_feature(feature) else "no")

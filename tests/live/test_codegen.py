@@ -10,10 +10,10 @@ import pytest
 
 from fuzz.test_checker_fuzz import TypedWriter
 from reference import Expressions, cut, evaluate_kept
-from sonde.api import Trace
 from sonde.compiling import DIRECT, check_source, compile, live_world, mask_features
 from sonde.errors import CompileError, SondeError
-from sonde.semantics.options import Options
+from sonde.library.trace import Trace
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 
 LIVE = live_world()

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.live
 
 MODULES = """
 import sys
-from sonde.cli import main
+from sonde.cli.main import main
 status = main(sys.argv[1:])
-if "sonde.patterns" in sys.modules:
-    sys.modules["sonde.patterns"].keep_patterns()
+if "sonde.base.regex_cache" in sys.modules:
+    sys.modules["sonde.base.regex_cache"].keep_patterns()
 print(status, *sorted(sys.modules), file=sys.stderr)
 """
 DEAR = {"typing", "re", "enum", "functools", "collections", "contextlib", "signal", "json", "inspect"}
@@ -53,7 +53,7 @@ def test_a_second_start_imports_no_compiler(tmp_path: Path) -> None:
     assert "sonde.compiler.pipeline" in (thrice := set(again.stderr.splitlines()[-1].split()))
     assert DEAR & thrice == set()
     assert not [name for name in twice if name.startswith(("sonde.compiler.", "sonde.btf.query"))]
-    assert not {"sonde.language.parser", "sonde.semantics.check", "sonde.kernel.world"} & twice
+    assert not {"sonde.language.parser", "sonde.semantics.check", "sonde.kernel.types.world"} & twice
     assert DEAR & twice == set()
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import sonde
 from sonde.compiling import live_world
-from sonde.kernel import locator
 from sonde.kernel.host import possible_cpus
+from sonde.kernel.tasks import locator
 from sonde.spec import CURRENT
 
 CALLS = 500

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from denying import deny_call
-from sonde import uapi
 from sonde.kinds import kind_names
+from sonde.layouts import uapi
 from support import PATIENCE, compile_c, environment, sonde_command
 
 pytestmark = [pytest.mark.live, pytest.mark.exact]

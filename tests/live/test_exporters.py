@@ -486,7 +486,7 @@ def test_an_address_that_is_taken(target: Path) -> None:
 
 
 def test_a_missing_package_is_one_sentence() -> None:
-    code = ("import sys; sys.modules['prometheus_client'] = None; from sonde.cli import main; "
+    code = ("import sys; sys.modules['prometheus_client'] = None; from sonde.cli.main import main; "
             "sys.exit(main(['export', '--prometheus', '-e', 'begin { @ = count(); }']))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -21,7 +21,7 @@ import pytest
 
 import sonde
 from sonde.errors import EnvironmentProblem
-from sonde.fleet.protocol import FROM_AGENT, Decoder
+from sonde.fleet.transport.protocol import FROM_AGENT, Decoder
 from sshd import ADDRESSES, Sshd, sshd_obstacle
 from support import PATIENCE, SOURCE, environment, run_sonde, sonde_command
 from terminal import Terminal

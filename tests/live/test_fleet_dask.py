@@ -16,7 +16,7 @@ import pytest
 
 import sonde
 from sonde.errors import EnvironmentProblem, UsageError
-from sonde.fleet.dask import require_safe
+from sonde.fleet.transport.dask import require_safe
 from support import PATIENCE, Tracer, environment, sonde_command, wait_for
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")

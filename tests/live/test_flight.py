@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from sonde import compiling
-from sonde.kernel.world import LiveWorld
-from sonde.runtime.flight import Stretch, merge_stretches
+from sonde.kernel.types.world import LiveWorld
+from sonde.runtime.flight.rings import Stretch, merge_stretches
 from sonde.runtime.session import Session
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from support import PATIENCE, Tracer, compile_c, environment, run_sonde, sonde_command, wait_for
 

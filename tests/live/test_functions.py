@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sonde.compiling import live_world
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from sonde.semantics.config import SHORT_TEXTS
 from support import compile_c, run_sonde
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.compiler import unit
+from sonde.compiler import compilation
 from sonde.compiling import live_world
 from support import PRODUCER, compile_c
 
@@ -25,7 +25,7 @@ tracepoint:syscalls:sys_exit_getppid /pid == cpid/ { @count[tid] = count(); }
 @pytest.mark.parametrize("places", [2, 16, 256])
 @pytest.mark.parametrize("entries", [10, 1000])
 def test_counts_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: int, entries: int) -> None:
-    monkeypatch.setattr(unit, "HOT_PLACES", places)
+    monkeypatch.setattr(compilation, "HOT_PLACES", places)
     name = f"hot{os.getpid()}"
     command = [str(compile_c(PRODUCER, tmp_path, "producer")), str(THREADS), str(CALLS), name]
     with sonde.trace(SCRIPT % entries, command=command, world=live_world()) as trace:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sonde.kernel import syscalls
-from sonde.uapi import MAP_TYPES
+from sonde.layouts.uapi import MAP_TYPES
 from support import run_sonde
 
 NAME = f"our{os.getpid()}"

@@ -16,13 +16,15 @@ import pytest
 from sonde.arch.syscalls import syscall_numbers
 from sonde.btf import codec, ctext, index, query
 from sonde.errors import MissingFeatureError, SyscallError
-from sonde.kernel import binaries, features, host, procfs, syscalls, tracefs, user_symbols
+from sonde.kernel import features, host, procfs, syscalls
 from sonde.kernel.features import Features
 from sonde.kernel.foreign import elf, files
 from sonde.kernel.info import info_rows
-from sonde.kernel.listing import listing_lines
-from sonde.kernel.recorded import BtfWorld
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.names import binaries, user_symbols
+from sonde.kernel.types import tracefs
+from sonde.kernel.types.listing import listing_lines
+from sonde.kernel.types.recorded import BtfWorld
+from sonde.kernel.types.world import LiveWorld
 from sonde.types import Int, Pointer, Struct
 from support import environment
 
@@ -108,7 +110,7 @@ def test_second_start_does_not_walk(btf: query.Btf, monkeypatch: pytest.MonkeyPa
 
 def test_memory_of_a_first_start(tmp_path: Path) -> None:
     """Building the index must fit into what all of Sonde may use, 35 MiB (a bare Python has some 11)."""
-    code = ("from sonde.kernel.world import LiveWorld\nassert LiveWorld().find_struct('sock').fields\n"
+    code = ("from sonde.kernel.types.world import LiveWorld\nassert LiveWorld().find_struct('sock').fields\n"
             "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])")
     done = subprocess.run([sys.executable, "-c", code], env=environment({"XDG_CACHE_HOME": str(tmp_path)}),
                           capture_output=True, text=True, check=True)
@@ -482,8 +484,8 @@ def test_memory_that_is_charged_to_a_limit(tmp_path: Path) -> None:
     code = """
 import errno, resource, sys
 from sonde.kernel import syscalls
-from sonde.cli import main
-from sonde.uapi import BPF_MAP_CREATE, BPF_PROG_LOAD
+from sonde.cli.main import main
+from sonde.layouts.uapi import BPF_MAP_CREATE, BPF_PROG_LOAD
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]))
 real, refused = syscalls._bpf_raw, []
 def as_before_5_11(command, attr):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from support import Tracer, environment, sonde_command
 
 NEXT_ID = {"prog": 11, "map": 12, "link": 31}  # bpf(2): BPF_PROG_GET_NEXT_ID and its like

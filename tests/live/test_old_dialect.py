@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from sonde import compiling, tools
-from sonde.doctor import examine_tool
+from sonde.cli.doctor import examine_tool
 from sonde.errors import CompileError
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from support import run_sonde, without_counters
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from support import environment, run_sonde, sonde_command
 
 THREAD = """

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.record import Record
+from sonde.base.record import Record
 from support import Tracer, run_sonde
 
 # Nine keys for a map of two: seven updates fail.

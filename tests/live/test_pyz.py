@@ -11,7 +11,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from sonde import installed, tools
+from sonde import tools
+from sonde.base import installation
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,7 +66,7 @@ def test_it_traces(pyz: Path, tmp_path: Path) -> None:
 
 def test_hints_name_the_file(pyz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [str(pyz), "tcplife"])
-    assert installed.as_root() == f"sudo {pyz} tcplife"
+    assert installation.as_root() == f"sudo {pyz} tcplife"
 
 
 def test_the_readme_has_its_sizes(pyz: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.compiler.lower.rawfields import ROWS, raw_fields
+from sonde.compiler.lower.probes.raw_fields import ROWS, raw_fields
 from sonde.compiling import live_world, mask_features
 
 WORLD = live_world()

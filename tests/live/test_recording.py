@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from sonde import compiling, tools
+from sonde.cli.script_names import read_script
 from sonde.errors import CompileError
-from sonde.recording.questions import Question, open_question
-from sonde.scripts import read_script
-from sonde.semantics.options import Options
+from sonde.recording.queries import Question, open_question
+from sonde.semantics.script_options import Options
 from support import PATIENCE, Tracer, environment, run_sonde, sonde_command
 
 SCRIPT = """

@@ -15,11 +15,11 @@ from handmade import SEQUENCE, count, emit, only_process, program, script
 from sonde.asm import insn
 from sonde.compiling import live_world
 from sonde.errors import AttachError
-from sonde.runtime import links
+from sonde.layouts.uapi import HELPERS
+from sonde.runtime.attach import links
 from sonde.runtime.child import Child
 from sonde.runtime.session import Session
 from sonde.spec import Attach, ProgramSpec
-from sonde.uapi import HELPERS
 
 pytestmark = pytest.mark.skipif(not live_world().has_feature("atomic_fetch"),
                                 reason="kernel lacks atomic_fetch, by which these programs number their events")

@@ -20,12 +20,12 @@ from sonde.arch.syscalls import syscall_numbers
 from sonde.asm import insn
 from sonde.kernel import syscalls
 from sonde.kernel.host import possible_cpus
-from sonde.runtime import maps as mapping
-from sonde.runtime.maps import Map
+from sonde.layouts.uapi import BPF_F_NO_PREALLOC, HELPERS
+from sonde.runtime.maps import access as mapping
+from sonde.runtime.maps.access import Map
 from sonde.runtime.session import Session
 from sonde.spec import Attach, MapSpec
 from sonde.types import INT64, UINT32, Aggregate
-from sonde.uapi import BPF_F_NO_PREALLOC, HELPERS
 
 CPUS = possible_cpus()
 Make = Callable[[MapSpec], Map]

@@ -17,19 +17,19 @@ import pytest
 import handmade
 import sonde
 from handmade import SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
-from sonde.api import Trace
 from sonde.arch import this_arch
 from sonde.arch.syscalls import syscall_numbers
 from sonde.asm import insn
 from sonde.compiling import live_world
 from sonde.errors import AttachError, VerifierError
 from sonde.kernel import syscalls
-from sonde.runtime.batch import Raw
+from sonde.library.trace import Trace
 from sonde.runtime.child import Child, Process
 from sonde.runtime.context import LiveContext
+from sonde.runtime.costs.statistics import probe_costs
 from sonde.runtime.losses import Losses
+from sonde.runtime.records.batch import Raw
 from sonde.runtime.session import Session
-from sonde.runtime.statistics import probe_costs
 from sonde.spec import Attach, ProgramSpec
 from support import environment
 

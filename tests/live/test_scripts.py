@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel.world import LiveWorld
-from sonde.record import Record
+from sonde.base.record import Record
+from sonde.kernel.types.world import LiveWorld
 from support import compile_c, run_sonde
 
 # write(2): its number, and the register that has its buffer.
@@ -307,7 +307,7 @@ def test_one_liners() -> None:
     from sonde import compiling
     from sonde.errors import CompileError, EnvironmentProblem
     from sonde.runtime.session import Session
-    from sonde.semantics.options import Options
+    from sonde.semantics.script_options import Options
     world = compiling.live_world()
     refused = []
     for program in ONE_LINERS:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.runtime.overhead import Meter, bucket_index
+from sonde.runtime.costs.overhead import Meter, bucket_index
 from sonde.types import Aggregate
 from support import compile_c, run_sonde
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde import tables
+from sonde.library import tables
 from support import compile_c
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

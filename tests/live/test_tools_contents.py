@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from printed import histogram_total, rows
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from support import Tracer
 
 ME = str(os.getpid())

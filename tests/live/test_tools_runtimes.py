@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from printed import rows
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from support import Tracer, compile_c, run_sonde, wait_for
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the notes are written for x86_64")

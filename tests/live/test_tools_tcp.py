@@ -16,7 +16,7 @@ import pytest
 from drop_reasons import NO_SOCKET
 from namespaces import Namespace, Pair, Relay, connected, converse, growth, ip, port_of, receive
 from printed import histogram_total, rows
-from sonde.record import Record
+from sonde.base.record import Record
 from support import Tracer
 
 ME = str(os.getpid())

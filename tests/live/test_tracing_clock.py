@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.runtime import attachments
+from sonde.runtime.attach import attachments
 
 PAUSE = 0.5  # seconds that attaching takes here
 TICK = 100   # ms

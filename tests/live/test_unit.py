@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sonde import compiling
-from sonde.commands.unit import PURPOSES, needed_capabilities, quote_word
+from sonde.cli.commands.unit import PURPOSES, needed_capabilities, quote_word
 from sonde.kernel.denials import root_has_perf_events
 from support import compile_c, environment, run_sonde
 

@@ -11,7 +11,7 @@ import pytest
 
 import sonde
 from sonde.kernel.foreign.files import ElfFile
-from sonde.runtime import unwind_tables
+from sonde.runtime.stacks import unwind_tables
 
 
 @pytest.mark.filterwarnings("ignore:Reading how to unwind:RuntimeWarning")  # which says that it takes its time

@@ -268,7 +268,7 @@ def test_page(tmp_path: Path) -> None:
 
 
 def test_plain_runs_do_not_import_views() -> None:
-    code = ("import sys; from sonde.cli import main; main(['-e', 'begin { @[1] = count(); exit(); }']); "
+    code = ("import sys; from sonde.cli.main import main; main(['-e', 'begin { @[1] = count(); exit(); }']); "
             "assert not [m for m in sys.modules if m.startswith('sonde.output.views')]")
     source = os.path.join(os.path.dirname(__file__), "..", "..", "src")
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": source}, capture_output=True,

@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from sonde.record import Record
+from sonde.base.record import Record
 
 SECONDS = 900 if os.environ.get("SONDE_VM") else 60  # in a guest all takes longer
 FAILED = 249  # a child that did not become a tracer
@@ -142,7 +142,7 @@ def import_sonde() -> None:
 
 
 def _be_sonde(arguments: Sequence[str]) -> None:
-    from sonde.cli import main
+    from sonde.cli.main import main
     sys.stdout, sys.stderr = (os.fdopen(number, "w", errors="surrogateescape", closefd=False) for number in (1, 2))
     status = main(arguments)
     sys.stdout.flush()

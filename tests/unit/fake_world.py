@@ -9,9 +9,9 @@ from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS as KNOWN_FUNCTIONS
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.parser import parse_script
+from sonde.semantics.callees import Language
 from sonde.semantics.check import check_script
-from sonde.semantics.options import Options
-from sonde.semantics.rows import Language
+from sonde.semantics.script_options import Options
 from sonde.semantics.typed import CheckedScript
 from sonde.semantics.world import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from sonde.source import Source

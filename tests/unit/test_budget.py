@@ -11,16 +11,16 @@ import pytest
 
 from bpf_kernel import Kernel
 from compiled import KERNELS, compiled, loaded
-from sonde.compiler.lower.gate import PURSE
+from sonde.cli.options import budget_of, parse_command_line
+from sonde.compiler.lower.control.gate import PURSE
 from sonde.errors import UsageError
 from sonde.kernel.syscalls import ProgramInfo
-from sonde.options import budget_of, parse_command_line
 from sonde.output import make_output
 from sonde.output.losses import report_losses
-from sonde.runtime import budget as keeping
-from sonde.runtime.budget import Budget
+from sonde.runtime.costs import budget as keeping
+from sonde.runtime.costs.budget import Budget
 from sonde.runtime.losses import Losses, Withheld
-from sonde.runtime.state import State
+from sonde.runtime.maps.state import State
 from sonde.spec import BUDGET, BUDGET_HEAD, STATE, ScriptSpec
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))

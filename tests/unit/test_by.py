@@ -6,9 +6,9 @@ import pytest
 
 from compiled import world
 from sonde import compiling
+from sonde.cli.script_names import read_script
 from sonde.errors import CompileError
-from sonde.scripts import read_script
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.spec import ScriptSpec
 from sonde.tools import Tool, all_tools
 from sonde.types import Str, Symbol, Tuple

@@ -22,11 +22,11 @@ from sonde.language import ast, libclang
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.files import Files
 from sonde.language.parser import parse_script
+from sonde.semantics.callees import Language
 from sonde.semantics.check import check_script
 from sonde.semantics.ctypes_ import TypeNames
 from sonde.semantics.defined_types import DefinedTypes
-from sonde.semantics.options import Options
-from sonde.semantics.rows import Language
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 
 ROOT = Path("/usr/include")

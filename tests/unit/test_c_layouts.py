@@ -10,7 +10,7 @@ import pytest
 from compiled import world
 from sonde import compiling
 from sonde.errors import CompileError
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from support import compile_c
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sonde.kernel.cgroup_paths import (
+from sonde.kernel.groups.cgroup_paths import (
     Membership,
     escape_unit,
     folders_of_id,

@@ -11,9 +11,9 @@ from sonde.language.ast import Call, StrLiteral
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.files import Files
 from sonde.language.parser import parse_script
-from sonde.output.rows import table_cells
+from sonde.output.table_rows import table_cells
 from sonde.semantics.nodes import walk_nodes
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 
 REMARKS = ("Tracing", "Counting", "%s. Ctrl-C", "\n", "%lld call%s did not return\n")

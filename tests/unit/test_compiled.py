@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from compiled import world
-from sonde import compiled, shipped
-from sonde.btf.cache import thin_cache, write_cache
-from sonde.compiled import Witness, keep_compiled, load_compiled, script_key
-from sonde.compiling import compile
+from sonde.base import package_files
+from sonde.base.cache_dir import thin_cache, write_cache
+from sonde.compiling import compile, spec_cache
+from sonde.compiling.spec_cache import Witness, keep_compiled, load_compiled, script_key
+from sonde.compiling.spec_codec import NotPlain, pack_spec, unpack_spec
 from sonde.errors import CompileError
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source, Span
 from sonde.spec import MapSpec, ScriptSpec
-from sonde.spec_data import NotPlain, pack_spec, unpack_spec
 from sonde.tools import all_tools
 
 SCRIPT = 'tracepoint:sched:sched_switch { @[comm] = count(); printf("%d\\n", pid); }'
@@ -39,7 +39,7 @@ def spec_of(text: str) -> ScriptSpec:
 
 
 def through_disk(spec: ScriptSpec) -> ScriptSpec:
-    return unpack_spec(marshal.loads(marshal.dumps(pack_spec(spec), compiled.FORM)))
+    return unpack_spec(marshal.loads(marshal.dumps(pack_spec(spec), spec_cache.FORM)))
 
 
 def without_span(named: MapSpec) -> list[object]:
@@ -121,39 +121,39 @@ def test_a_script_for_the_process_of_c_is_not_kept() -> None:
 
 def test_another_boot_other_modules_and_other_rights_have_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [key_of()]
-    monkeypatch.setattr(compiled, "_read", lambda path: b"another boot")
+    monkeypatch.setattr(spec_cache, "_read", lambda path: b"another boot")
     keys.append(key_of())
     real = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: real("/proc/self" if path == "/sys/module" else path))
     keys.append(key_of())
-    monkeypatch.setattr(compiled.syscalls, "effective_capabilities", lambda: 1)
+    monkeypatch.setattr(spec_cache.syscalls, "effective_capabilities", lambda: 1)
     keys.append(key_of())
-    monkeypatch.setattr(compiled, "_identify", lambda path: (1, len(path)))
+    monkeypatch.setattr(spec_cache, "_identify", lambda path: (1, len(path)))
     keys.append(key_of())
-    monkeypatch.setattr(compiled.places, "traceable_functions", "/some/list")
+    monkeypatch.setattr(spec_cache.places, "traceable_functions", "/some/list")
     assert key_of() == b"" and len(set(keys)) == len(keys)
 
 
 def test_a_changed_source_of_sonde_is_another_sonde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(package_files, "FOLDER", str(tmp_path))
     (tmp_path / "language").mkdir()
     file = tmp_path / "language" / "lexer.py"
     file.write_text("a = 1")
-    first = shipped.package_identity()
-    assert shipped.package_identity() == first
+    first = package_files.package_identity()
+    assert package_files.package_identity() == first
     file.write_text("a = 22")
-    assert shipped.package_identity() != first
+    assert package_files.package_identity() != first
 
 
 def test_an_installed_sonde_is_known_by_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sonde import __version__
-    monkeypatch.setattr(shipped, "FOLDER", str(tmp_path / "sonde"))
+    monkeypatch.setattr(package_files, "FOLDER", str(tmp_path / "sonde"))
     record = tmp_path / f"sonde_tracer-{__version__}.dist-info" / "RECORD"
     record.parent.mkdir()
     record.write_text("first")
-    first = shipped.package_identity()
+    first = package_files.package_identity()
     os.utime(record, ns=(1, 1))
-    assert first[1] == str(record) and shipped.package_identity() != first
+    assert first[1] == str(record) and package_files.package_identity() != first
 
 
 # --- what was asked
@@ -221,7 +221,7 @@ def test_what_does_not_last_is_not_written(tracefs: Path) -> None:
 
 
 def test_a_key_of_the_same_name_and_a_damaged_file_are_misses(tracefs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_file_name", lambda key: "spec-same")
+    monkeypatch.setattr(spec_cache, "_file_name", lambda key: "spec-same")
     keep_compiled(key_of(), spec_of(SCRIPT), witness_of(tracefs))
     assert load_compiled(key_of(SCRIPT + " ")) is None and load_compiled(key_of()) is not None
     file = tracefs / "cache" / "sonde" / "spec-same"

@@ -7,7 +7,7 @@ import pytest
 from compiled import KERNELS, begin, run, value, world
 from reference import Expressions, cut, evaluate_kept
 from sonde.compiling import check_source
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))

@@ -10,8 +10,8 @@ import pytest
 from compiled import BENEATH, KERNELS, begin, compiled, loaded, run, set_task, world
 from sonde.errors import CompileError
 from sonde.language.diagnostics import nearest_names
+from sonde.layouts.uapi import BPF_F_NO_PREALLOC
 from sonde.types import Aggregate
-from sonde.uapi import BPF_F_NO_PREALLOC
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
 

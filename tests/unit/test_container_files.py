@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel.container_files import LARGEST, ContainerFiles, Described
-from sonde.kernel.groups import Groups
+from sonde.kernel.groups.container_files import LARGEST, ContainerFiles, Described
+from sonde.kernel.groups.lookup import Groups
 from sonde.kernel.procfs import Cgroups
 
 A, B, C, D = ("0123456789abcdef" * 4, "fedcba9876543210" * 4, "a5" * 32, "5a" * 32)

@@ -14,9 +14,9 @@ from types import CodeType
 
 import pytest
 
-from sonde import cpython as py
 from sonde.errors import EnvironmentProblem
 from sonde.kernel.foreign import files
+from sonde.layouts import cpython as py
 
 HERE = sys.version_info[:2]
 knows_this = pytest.mark.skipif(HERE not in py.VERSIONS or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),

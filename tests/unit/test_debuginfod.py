@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from debuginfod_server import Answer, Server, send
-from sonde.kernel import debuginfod, notices, places, symbol_store
+from sonde.kernel import notices, places
 from sonde.kernel.foreign import files
+from sonde.kernel.names import debuginfod, symbol_store
 from support import compile_c, run_sonde
 
 SOURCE = """

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sonde.commands.unit import AGENT_CAPABILITIES
-from sonde.fleet.dask import SOCKET_PATH
-from sonde.fleet.policy import PATH, read_policy
-from sonde.invocation import options_of_tool
-from sonde.options import parse_command_line
+from sonde.cli.commands.unit import AGENT_CAPABILITIES
+from sonde.cli.options import parse_command_line
+from sonde.cli.requests import options_of_tool
+from sonde.fleet.agent.policy import PATH, read_policy
+from sonde.fleet.transport.dask import SOCKET_PATH
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from compiled import world
-from sonde import compiling, options
+from sonde import compiling
 from sonde.builtins import BUILTINS
+from sonde.cli import options
 from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS
 from sonde.kinds import KINDS
@@ -20,8 +21,8 @@ from sonde.language import libclang
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.parser import parse_script
 from sonde.semantics.config import VARIABLES
-from sonde.semantics.options import Options
 from sonde.semantics.providers import find_provider
+from sonde.semantics.script_options import Options
 from sonde.semantics.world import World
 from sonde.source import Source
 

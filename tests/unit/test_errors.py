@@ -16,7 +16,7 @@ import sonde
 from compiled import world
 from sonde import compiling
 from sonde.errors import AttachError, CompileError, SondeError
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Diagnostic, Source, Span
 
 SPAN = Span(Source("stdin", "begin {"), 6, 7)

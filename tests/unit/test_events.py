@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from decoding import Names
 from sonde import types as t
 from sonde.output import Printer, make_output
-from sonde.runtime.aggregates import Histogram, Stats
-from sonde.runtime.events import Event, EventDecoder, MapDecoder
+from sonde.runtime.maps.aggregates import Histogram, Stats
+from sonde.runtime.records.events import Event, EventDecoder, MapDecoder
 from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
 
 

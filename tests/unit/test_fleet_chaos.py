@@ -12,10 +12,10 @@ import pytest
 
 from chaotic import BEHAVIOURS, ChaoticAgent, chosen_behaviour
 from simulated import Contents, SimulatedFleet, run_simulated, sum_contents
-from sonde.fleet import coordinator
-from sonde.fleet.coordinator import Fleet
-from sonde.fleet.hosts import expand_hosts
-from sonde.fleet.request import FleetRequest
+from sonde.fleet.state import coordinator
+from sonde.fleet.state.coordinator import Fleet
+from sonde.fleet.transport.hosts import expand_hosts
+from sonde.fleet.transport.request import FleetRequest
 from sonde.source import Source
 
 WINDOWS, PERIOD = 6, 0.4

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from simulated import COUNT, Contents, SimulatedAgent, SimulatedFleet, run_simulated, sum_contents
-from sonde.fleet import coordinator
-from sonde.fleet.coordinator import Fleet
-from sonde.fleet.hosts import expand_hosts, fold_names
-from sonde.fleet.request import FleetRequest
-from sonde.fleet.show import JsonPresenter, Presenter
+from sonde.fleet.state import coordinator
+from sonde.fleet.state.coordinator import Fleet
+from sonde.fleet.transport.hosts import expand_hosts, fold_names
+from sonde.fleet.transport.request import FleetRequest
+from sonde.fleet.views.show import JsonPresenter, Presenter
 from sonde.source import Source
 from sonde.types import Aggregate
 
@@ -101,7 +101,7 @@ def test_half_a_frame_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> N
 def test_nobody_is_waited_for_that_cannot_be_reached() -> None:
     class Unreachable(SimulatedFleet):
         def connect(self, host: str, seconds: float) -> Any:
-            from sonde.fleet.connection import Reach
+            from sonde.fleet.transport.connection import Reach
             if host == "h2":
                 raise Reach("no way there")
             return super().connect(host, seconds)

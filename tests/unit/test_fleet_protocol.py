@@ -21,13 +21,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compiled import compiled, world
+from sonde.cli.options import parse_command_line
 from sonde.compiling import compile
 from sonde.errors import CompileError, UsageError
-from sonde.fleet import protocol
-from sonde.fleet.channel import Channel, Gone
-from sonde.fleet.hosts import expand_hosts, short_names
-from sonde.fleet.policy import Audit, Policy, PolicyError, read_policy
-from sonde.fleet.protocol import (
+from sonde.fleet.agent.channel import Channel, Gone
+from sonde.fleet.agent.policy import Audit, Policy, PolicyError, read_policy
+from sonde.fleet.state.rows import encode_heading, encode_row, read_row
+from sonde.fleet.transport import protocol
+from sonde.fleet.transport.hosts import expand_hosts, short_names
+from sonde.fleet.transport.protocol import (
     FROM_AGENT,
     KINDS,
     LARGEST_BODY,
@@ -42,12 +44,10 @@ from sonde.fleet.protocol import (
     shorten_lines,
     unpack_texts,
 )
-from sonde.fleet.rows import encode_heading, encode_row, read_row
-from sonde.fleet.shapes import ShapeError, describe_script, read_shape
+from sonde.fleet.transport.shapes import ShapeError, describe_script, read_shape
 from sonde.merge.delta import Differ, KeyNumbers
 from sonde.merge.portable import PortableError, encode_value
-from sonde.options import parse_command_line
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import ScriptSpec
 from sonde.types import Aggregate
@@ -273,7 +273,7 @@ def test_names_in_results_are_short_and_apart() -> None:
 
 def test_options_of_the_fleet_and_of_the_tool() -> None:
     """Each stand before or behind the tool's name; -H and -m are whose they are."""
-    from sonde.invocation import options_of_tool
+    from sonde.cli.requests import options_of_tool
     parsed = parse_command_line(["fleet", "-H", "a", "--window", "2", "runqlat", "-m", "--seconds", "5", "1"],
                                 options_of_tool)
     assert parsed.wrapping == {"hosts": "a", "window": "2"} and parsed.words == ["fleet", "runqlat", "1"]
@@ -465,8 +465,9 @@ def test_an_audit_line_is_one_line_whatever_is_in_the_script(tmp_path: Path) -> 
 def test_the_agent_never_imports_what_runs_data() -> None:
     """Neither pickle nor any of its kin is in a process that has loaded every part of an agent. (marshal is a part of
     the interpreter's own import machinery; nothing of Sonde's names it.)"""
-    code = ("import sonde.commands.agent, sonde.fleet.agent, sonde.fleet.channel, sonde.fleet.policy, sonde.cli, sys\n"
-            "from sonde.fleet.protocol import *\nfrom sonde.merge.portable import *\n"
+    code = ("import sonde.cli.commands.agent, sonde.fleet.agent.session, sonde.fleet.agent.channel\n"
+            "import sonde.fleet.agent.policy, sonde.cli.main, sys\n"
+            "from sonde.fleet.transport.protocol import *\nfrom sonde.merge.portable import *\n"
             "[*Decoder(TO_AGENT).feed_bytes(encode_frame('ping', sent=1))]; decode_value(encode_value((1, 'x')))\n"
             "print(sorted({'pickle', '_pickle', 'shelve', 'dill', 'cloudpickle'} & set(sys.modules)))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,

@@ -15,12 +15,13 @@ import pytest
 from chaotic import ChaoticAgent, chosen_behaviour
 from simulated import Contents, SimulatedFleet, run_simulated
 from sonde.errors import SondeError
-from sonde.fleet import coordinator, recording
+from sonde.fleet import recording
 from sonde.fleet.recording import FleetRecorder, RecordedFleet, describe_fleet, is_of_fleet, open_fleet
-from sonde.fleet.request import FleetRequest
-from sonde.fleet.results import HostEvent, MergedPrint
-from sonde.fleet.state import FleetState
+from sonde.fleet.state import coordinator
+from sonde.fleet.state.gathered import FleetState
+from sonde.fleet.state.results import HostEvent, MergedPrint
 from sonde.fleet.trace import FleetTrace
+from sonde.fleet.transport.request import FleetRequest
 from sonde.recording.container import BlockWriter, Damaged, read_blocks
 from sonde.recording.replay import Sound, open_recording
 from sonde.source import Source
@@ -37,7 +38,7 @@ def contents(host: str, window: int) -> Contents:
 
 def record(path: Path, hosts: str, way: SimulatedFleet, **options: Any) -> tuple[FleetState, list[Any]]:
     """A run that is recorded, and what it printed."""
-    from sonde.fleet.hosts import expand_hosts
+    from sonde.fleet.transport.hosts import expand_hosts
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     log = FleetRecorder(file, describe_fleet(expand_hosts([hosts]), REQUEST, False, True, "sonde fleet: x", {}))
     return run_simulated(way, hosts, REQUEST, 60, log=log, outliers=True, **options)

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonde import compiling
+from sonde.cli.flight_dumps import DumpFolder
+from sonde.cli.flight_settings import KEPT, Settings
 from sonde.errors import SondeError, UsageError
-from sonde.flight import asking
-from sonde.flight.condition import MapCondition
-from sonde.flight.dumping import DumpFolder
-from sonde.flight.settings import LEAST, parse_duration, region_bytes
-from sonde.flight_settings import KEPT, Settings
-from sonde.runtime.flight import FlightReader, Stretch, merge_stretches, split_stretch
-from sonde.semantics.options import Options
+from sonde.library.flight import asking
+from sonde.library.flight.condition import MapCondition
+from sonde.library.flight.settings import LEAST, parse_duration, region_bytes
+from sonde.runtime.flight.rings import FlightReader, Stretch, merge_stretches, split_stretch
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import (
     FLIGHT,
@@ -202,7 +202,7 @@ def test_the_reader_begins_where_all_is_complete(monkeypatch: pytest.MonkeyPatch
     made = reader(region, region.head)
     assert found(made.read_stretches()[0]) == newest(region)
     made.close()
-    monkeypatch.setattr("sonde.runtime.flight.REST", 0.0)
+    monkeypatch.setattr("sonde.runtime.flight.rings.REST", 0.0)
     settled = region.records[-5][0]
     made = reader(region, region.head, 1, settled)  # a writer that was stopped in the middle
     stretch = made.read_stretches()[0]
@@ -302,10 +302,10 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonde.flight.settings.possible_cpus", lambda: 3)
+    monkeypatch.setattr("sonde.library.flight.settings.possible_cpus", lambda: 3)
     assert region_bytes("64M") == 16 << 20 and region_bytes("1G") == 256 << 20 and region_bytes("") == 16 << 20
     assert region_bytes(str(3 * LEAST)) == LEAST
-    monkeypatch.setattr("sonde.flight.settings.possible_cpus", lambda: 256)
+    monkeypatch.setattr("sonde.library.flight.settings.possible_cpus", lambda: 256)
     assert region_bytes("") == 4 * LEAST
     for wrong in ("63M", "x", "M", "-1M", "1.5M", "65G", "²M"):
         with pytest.raises(UsageError):
@@ -324,7 +324,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("sonde.flight.condition.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("sonde.library.flight.condition.time.monotonic", lambda: self.now)
 
     def ask(self, condition: MapCondition, after: float, *items: tuple[Any, int]) -> bool:
         self.now += after
@@ -454,7 +454,7 @@ def test_nonsense_is_no_request(message: bytes) -> None:
 
 
 def test_other_users_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonde.flight.asking.os.geteuid", lambda: 12345)
+    monkeypatch.setattr("sonde.library.flight.asking.os.geteuid", lambda: 12345)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         theirs.send(b'{"why": "x"}')

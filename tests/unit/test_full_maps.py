@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiled import compiled
-from sonde.runtime.full_maps import FullMaps
+from sonde.runtime.maps.full_maps import FullMaps
 
 KEYED = "tracepoint:sched:sched_switch { @x[args.prev_pid, args.next_pid] = nsecs; }"
 

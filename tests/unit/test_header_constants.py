@@ -6,11 +6,11 @@ import pytest
 
 from compiled import world
 from sonde import compiling
+from sonde.base.package_files import read_shipped
 from sonde.errors import CompileError
 from sonde.semantics import header_constants
 from sonde.semantics.header_constants import FILE, header_constant, pack_constants, unpack_constants
-from sonde.semantics.options import Options
-from sonde.shipped import read_shipped
+from sonde.semantics.script_options import Options
 from sonde.types import Array
 
 

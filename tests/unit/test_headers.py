@@ -13,7 +13,7 @@ from sonde.errors import CompileError
 from sonde.language import libclang
 from sonde.language.type_syntax import size_of_base
 from sonde.semantics.ctypes_ import BASE_TYPES
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import ERROR, Source
 from support import compile_c
 

@@ -8,21 +8,21 @@ import pytest
 
 from bpf_kernel import Kernel
 from compiled import KERNELS, compiled, kernel_of, loaded, run_interrupted, set_task
-from sonde.compiler import unit
-from sonde.runtime.hot import read_hot
+from sonde.compiler import compilation
+from sonde.runtime.maps.hot import read_hot
 from sonde.spec import ScriptSpec
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few places that keys meet in one."""
-    monkeypatch.setattr(unit, "HOT_PLACES", 4)
+    monkeypatch.setattr(compilation, "HOT_PLACES", 4)
 
 
 def plain(monkeypatch: pytest.MonkeyPatch, text: str, kernel: str = "6.18") -> Kernel:
     """The same script with everything in the hash."""
     with monkeypatch.context() as here:
-        here.setattr(unit.Unit, "make_hot", lambda self, spec: None)
+        here.setattr(compilation.Unit, "make_hot", lambda self, spec: None)
         return loaded(text, kernel)
 
 
@@ -103,7 +103,7 @@ def interrupted(spec: ScriptSpec, before: list[int], threads: tuple[int, int], a
 @pytest.mark.parametrize("value", ["count()", "stats(7)", "hist(5)"])
 @pytest.mark.parametrize("threads", [(1, 1), (1, 2), (2, 5)])
 def test_what_comes_between_is_counted(monkeypatch: pytest.MonkeyPatch, threads: tuple[int, int], value: str) -> None:
-    monkeypatch.setattr(unit, "HOT_PLACES", 2)
+    monkeypatch.setattr(compilation, "HOT_PLACES", 2)
     spec = compiled(f"BEGIN {{ @[tid] = {value}; }} interval:s:1 {{ @[tid] = {value}; }}")
     for before in ([], [threads[0]], [threads[1]], [7, 8, 9]):
         expected = kernel_of(spec)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sonde import installed, tools
+from sonde import tools
+from sonde.base import installation
 from sonde.builtins import BUILTINS
-from sonde.cli import main
-from sonde.commands import COMMANDS
+from sonde.cli.commands import COMMANDS
+from sonde.cli.main import main
 from sonde.functions import FUNCTIONS
 from sonde.kinds import kind_names
 from sonde.semantics.config import VARIABLES
@@ -23,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_extras_are_those_of_the_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for extra, packages in installed.EXTRAS.items():
+    for extra, packages in installation.EXTRAS.items():
         assert [re.split(r"[<>=]", each)[0] for each in declared[extra]] == list(packages)
-    assert set(declared) - set(installed.EXTRAS) == {"dev"}
+    assert set(declared) - set(installation.EXTRAS) == {"dev"}
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -84,14 +85,14 @@ def test_hints_come_from_what_was_asked_for(line: list[str], hints: list[str],
 def test_what_root_is_told_to_type_runs(started: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From any folder, with root's PATH."""
     monkeypatch.setattr(sys, "argv", [started, "help", "tcplife"])
-    sudo, _, command = installed.as_root().partition(" ")
+    sudo, _, command = installation.as_root().partition(" ")
     assert sudo == "sudo"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path,
                           env={"PATH": "/usr/bin:/bin"})
     assert done.stdout.startswith("tcplife: "), done.stderr
 
 
-OURS = {installed.DISTRIBUTION, ".", "", "-e", "dist/sonde_tracer-*.whl"}
+OURS = {installation.DISTRIBUTION, ".", "", "-e", "dist/sonde_tracer-*.whl"}
 # What pages, hints and scripts name beside the packages of the extras: each is what its name says.
 OTHERS = {"dask-jobqueue", "pip", "setuptools", "wheel", "build"}
 _INSTALL = re.compile(r"(?:pip3?|pipx)[ \"',]+(?:install|inject|download)\b([^`\n|#;&)]*)")
@@ -109,12 +110,12 @@ def _packages_of(text: str) -> set[str]:
 
 
 def test_the_distribution_is_called_as_hints_say() -> None:
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == installed.DISTRIBUTION
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == installation.DISTRIBUTION
 
 
 def test_pages_hints_and_scripts_name_only_packages_that_are_meant() -> None:
     """On PyPI the name of the command is a stranger's package: whoever follows a page must not install that."""
-    known = OURS | OTHERS | {package for packages in installed.EXTRAS.values() for package in packages}
+    known = OURS | OTHERS | {package for packages in installation.EXTRAS.values() for package in packages}
     dev = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
     known |= {re.split(r"[<>=\[]", each)[0] for each in dev}
     files = [path for pattern in ("README.md", "CONTRIBUTING.md", "Makefile", "docs/**/*.md", "deploy/*", "scripts/*",

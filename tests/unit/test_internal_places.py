@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from sonde import cli, invocation, running, shipped
-from sonde.fleet.request import FleetRequest
+from sonde.base import package_files
+from sonde.cli import main as cli
+from sonde.cli import requests, script_run
+from sonde.cli.script_names import read_script
+from sonde.compiling.spec_codec import pack_spec, unpack_spec
+from sonde.fleet.transport.request import FleetRequest
 from sonde.language.files import Files
 from sonde.output.text import failure_message, text_output
 from sonde.recording.layouts import plain_spec, read_spec
 from sonde.runtime.child import Process
 from sonde.runtime.losses import Losses
-from sonde.scripts import read_script
 from sonde.source import ERROR, WARNING, Diagnostic, ExpandedSpan, Source, Span, shown_place
 from sonde.spec import Config, ErrorSite, ScriptSpec
-from sonde.spec_data import pack_spec, unpack_spec
 
 TOOL = Source("/usr/lib/sonde/tools/x.bt", "begin { @x[pid] = 1; @x[tid] = 2; }", internal=True)
 MADE = Source("trace", "begin { print(nosuch); }", internal=True)
@@ -63,7 +65,7 @@ def test_what_reads_the_same_is_added_up() -> None:
 
 
 def shipped_scripts() -> Iterator[str]:
-    for folder, _, files in os.walk(shipped.FOLDER):
+    for folder, _, files in os.walk(package_files.FOLDER):
         yield from [os.path.join(folder, name) for name in files if name.endswith(".bt")]
 
 
@@ -103,8 +105,8 @@ def test_every_command_marks_its_script(words: list[str], monkeypatch: pytest.Mo
         for process in [each for each in more if isinstance(each, Process)]:
             process.close()
         raise Made(source)
-    monkeypatch.setattr(invocation, "new_trace", refuse)
-    monkeypatch.setattr(running, "run", refuse)
+    monkeypatch.setattr(requests, "new_trace", refuse)
+    monkeypatch.setattr(script_run, "run", refuse)
     with pytest.raises(Made) as caught:
         cli.main(words)
     assert caught.value.args[0].internal

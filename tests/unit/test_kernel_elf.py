@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import places
 from sonde.kernel.foreign import elf, files
-from sonde.kernel.user_symbols import UserSymbol, symbol_in
+from sonde.kernel.names.user_symbols import UserSymbol, symbol_in
 
 BASE, TEXT = 0x400000, 0x1000
 SYMBOLS = [("start", 0x401000, 0x20, 2), ("_start_alias", 0x401000, 0x20, 2), ("asm", 0x401040, 0, 2),

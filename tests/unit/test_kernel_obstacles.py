@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from sonde.btf.query import Btf
-from sonde.kernel import functions
-from sonde.kernel.symbols import KernelSymbols
+from sonde.kernel.names.symbols import KernelSymbols
+from sonde.kernel.types import functions
 from support import compile_c
 
 KALLSYMS = """\

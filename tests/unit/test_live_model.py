@@ -18,8 +18,8 @@ from sonde.output.live.model import MOST_ROWS, LiveCost, Model, Snapshot, ToolTa
 from sonde.output.live.page import build_page
 from sonde.output.live.serve import plain_value
 from sonde.output.look import read_asset
-from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
 from sonde.runtime.losses import Losses
+from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
 from sonde.spec import Config, MapSpec, ScriptSpec
 
 COMM = t.Str(16)
@@ -179,9 +179,9 @@ def test_the_pictures_of_the_documents() -> None:
 
 def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     """What biolatency clears in ``end`` and never prints; percentiles have the unit of the map's name."""
+    from sonde.cli.script_names import read_script
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse_script
-    from sonde.scripts import read_script
     from sonde.semantics.naming import what_end_does
     at_end = what_end_does(parse_script(read_script("biolatency"), Diagnostics(), []), FUNCTIONS)
     assert at_end["@issued"] == at_end["@passed"] == "clears" and "@usecs" not in at_end
@@ -218,7 +218,7 @@ def test_what_end_does_with_a_map(clauses: str, found: str) -> None:
 def test_the_order_of_a_tool_s_rows_is_not_shown(tool: str) -> None:
     """The map in which it puts them in order is its own: the clause that fills it works it off."""
     from compiled import compiled
-    from sonde.scripts import read_script
+    from sonde.cli.script_names import read_script
     shown = [named.name for named in compiled(read_script(tool).text).shown_maps]
     assert "@rank" not in shown and shown
 

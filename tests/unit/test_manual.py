@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sonde import commands, tools
-from sonde.options import OPTIONS
+from sonde import tools
+from sonde.cli import commands
+from sonde.cli.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from map_lives import MapLife, read_lives, scripts
+from sonde.base.record import Record
 from sonde.language.map_sizes import MAP_SIZES
-from sonde.record import Record
 
 TABLE = Path(__file__).with_name("map_lives.txt")
 AGGREGATES = {"count", "sum", "hist", "lhist", "stats", "avg", "min", "max", "tseries"}

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from sonde.base.memory_budget import Cache
+from sonde.cli.display_choice import parse_memory
 from sonde.errors import UsageError
-from sonde.memory import Cache
-from sonde.watching import parse_memory
 
 
 @pytest.mark.parametrize("text, total", [("96M", 96 << 20), ("1g", 1 << 30), ("40000K", 40000 << 10),

@@ -24,9 +24,9 @@ from sonde.merge.portable import (
 from sonde.merge.sequence import HELD, Sequence, SequenceError
 from sonde.merge.table import KeyTexts, MergeError, SourceKeys, Table, describe_value, require_equal
 from sonde.output.text import TextOutput
-from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
-from sonde.runtime.series import Series
-from sonde.runtime.values import (
+from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
+from sonde.runtime.maps.series import Series
+from sonde.runtime.records.values import (
     ArrayValue,
     Buffer,
     InetAddress,

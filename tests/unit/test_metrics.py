@@ -8,8 +8,8 @@ import pytest
 
 from sonde import types as t
 from sonde.exporters.metrics import Buckets, Family, Gatherer, MapMetric, Summed, explain_emptiness
-from sonde.runtime.aggregates import Histogram, Stats
 from sonde.runtime.losses import Losses
+from sonde.runtime.maps.aggregates import Histogram, Stats
 from sonde.source import Source
 from sonde.spec import Config, MapSpec, ScriptSpec
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from sonde import module_pack
-from sonde.module_pack import PREFIX, ModulePack
+from sonde.base import module_cache
+from sonde.base.module_cache import PREFIX, ModulePack
 
 PACKAGE = "packed_example"
 SOURCES = {"__init__.py": "", "one.py": "from .inner.two import TWO\nONE = TWO - 1\n", "inner/__init__.py": "",
@@ -79,7 +79,7 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             sought.append(name)
             return find(name, path)
 
-    monkeypatch.setattr(module_pack, "PathFinder", Search)
+    monkeypatch.setattr(module_cache, "PathFinder", Search)
     return sought
 
 
@@ -99,8 +99,8 @@ def test_a_second_start_looks_for_no_module(folder: Path, no_search: list[str]) 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which modules the interpreter asked for. The threads of the test's own runner do not count."""
-    count, own = module_pack.count_threads, module_pack.count_threads()
-    monkeypatch.setattr(module_pack, "count_threads", lambda: count() - own)
+    count, own = module_cache.count_threads, module_cache.count_threads()
+    monkeypatch.setattr(module_cache, "count_threads", lambda: count() - own)
     names: list[str] = []
     find = ModulePack.find_spec
 

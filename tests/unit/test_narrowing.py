@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.commands.narrowing import REMARK, command_remark
-from sonde.semantics.options import Options
+from sonde.cli.commands.narrowing import REMARK, command_remark
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import Attach, Config, ProgramSpec, ScriptSpec
 

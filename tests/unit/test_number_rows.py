@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sonde.output import text
 from sonde.output.text import sort_items, text_output
-from sonde.runtime import events
-from sonde.runtime.number_rows import NumberRows, make_rows
+from sonde.runtime.records import events
+from sonde.runtime.records.number_rows import NumberRows, make_rows
 from sonde.types import Aggregate, Bool, Enum, Int, Str, Tuple
 
 U64, S64, U32, S8 = Int(64, False), Int(64, True), Int(32, False), Int(8, True)

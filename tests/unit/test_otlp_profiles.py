@@ -13,7 +13,7 @@ from sonde.errors import UsageError
 from sonde.exporters.otlp_profiles import ProfilesExporter
 from sonde.output.views import Target, view_class
 from sonde.runtime.provenance import Provenance
-from sonde.runtime.values import StackTrace
+from sonde.runtime.records.values import StackTrace
 from sonde.spec import Config, MapSpec, ScriptSpec
 
 COMM, KSTACK, USTACK = t.Str(16), t.Stack(), t.Stack(user=True)

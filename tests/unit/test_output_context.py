@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sonde.errors import SyscallError
-from sonde.kernel.symbols import KernelSymbols
+from sonde.kernel.names.symbols import KernelSymbols
 from sonde.runtime.context import LiveContext
-from sonde.runtime.values import StackTrace
+from sonde.runtime.records.values import StackTrace
 from sonde.spec import Config, ScriptSpec
 from sonde.types import Stack
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.runtime.aggregate_values import aggregate_value
-from sonde.runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
+from sonde.runtime.maps.aggregate_values import aggregate_value
+from sonde.runtime.maps.aggregates import Bucket, Histogram, LinearHistogram, Stats
 from sonde.types import Aggregate
 
 FULL = "|" + "@" * 52 + "|\n"

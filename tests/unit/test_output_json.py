@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from sonde.output import make_output
 from sonde.output.json import JsonOutput, quote_json, to_json
-from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
-from sonde.runtime.values import ArrayValue, Buffer, EnumValue, MacAddress, PointerValue, RecordValue, StructValue
+from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
+from sonde.runtime.records.values import (
+    ArrayValue,
+    Buffer,
+    EnumValue,
+    MacAddress,
+    PointerValue,
+    RecordValue,
+    StructValue,
+)
 from sonde.source import Source, Span
 
 

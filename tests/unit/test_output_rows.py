@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.output.rows import Rows, split_cells
-from sonde.runtime.values import DecodingContext
+from sonde.output.table_rows import Rows, split_cells
+from sonde.runtime.records.values import DecodingContext
 from sonde.spec import EventField, EventSite, FormatPart
 from sonde.types import Int, Str
 

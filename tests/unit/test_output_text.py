@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from decoding import Names
 from sonde.output.stream import Stream
 from sonde.output.text import TextOutput, element_label, encode_text, line_safe, sort_items
-from sonde.runtime.aggregates import Histogram, Stats
-from sonde.runtime.values import (
+from sonde.runtime.maps.aggregates import Histogram, Stats
+from sonde.runtime.records.values import (
     ArrayValue,
     EnumValue,
     PointerValue,

@@ -9,8 +9,8 @@ import pytest
 
 from decoding import Names
 from sonde import types as t
-from sonde.runtime.decoders import make_decoder
-from sonde.runtime.values import StackTrace, key_text, strftime, to_text
+from sonde.runtime.records.decoders import make_decoder
+from sonde.runtime.records.values import StackTrace, key_text, strftime, to_text
 
 
 def decode(type: t.Type, raw: bytes) -> Any:

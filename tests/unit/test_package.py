@@ -45,7 +45,7 @@ def test_there_are_no_other_names() -> None:
 
 
 def test_versions_agree() -> None:
-    assert project()["project"]["version"] == sonde.__version__
+    assert project()["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "sonde.base.version.__version__"}
     assert f"## {sonde.__version__}" in (PROJECT / "CHANGELOG.md").read_text()
 
 
@@ -56,8 +56,8 @@ def test_the_core_depends_on_nothing() -> None:
 def test_a_start_imports_nothing_dear() -> None:
     """Compiling a script, as the command line does, stays clear of the heavy modules."""
     code = (
-        "import sys; from sonde.cli import main; status = main(['--help']);"
-        "import sonde.api, sonde.compiler.pipeline, sonde.runtime.session, sonde.semantics.check;"
+        "import sys; from sonde.cli.main import main; status = main(['--help']);"
+        "import sonde.library.trace, sonde.compiler.pipeline, sonde.runtime.session, sonde.semantics.check;"
         "import sonde.language.parser, sonde.output.text; print(' '.join(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)

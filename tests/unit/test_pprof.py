@@ -10,9 +10,9 @@ from decoding import Names
 from pprof_reader import ReadProfile
 from sonde import types as t
 from sonde.output.views import Target, view_class
-from sonde.runtime.aggregates import Stats
+from sonde.runtime.maps.aggregates import Stats
 from sonde.runtime.provenance import Provenance
-from sonde.runtime.values import StackTrace
+from sonde.runtime.records.values import StackTrace
 from sonde.spec import Attach, Config, MapSpec, ProgramSpec, ScriptSpec
 
 COMM, KSTACK, USTACK = t.Str(16), t.Stack(), t.Stack(user=True)

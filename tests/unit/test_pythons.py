@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sonde import cpython as py
-from sonde.kernel.user_symbols import Mapping
-from sonde.runtime.pythons import PythonFrames, Pythons
+from sonde.kernel.names.user_symbols import Mapping
+from sonde.layouts import cpython as py
+from sonde.runtime.stacks.pythons import PythonFrames, Pythons
 from sonde.spec import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS, PYTHON_FRAME
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -70,8 +70,8 @@ def test_what_was_missed_is_counted_once() -> None:
 
 def test_a_process_that_is_still_being_started_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     maps, keys = fake_maps(), {5: py.IMAGE_KEY.pack(0, 0, 7)}
-    monkeypatch.setattr("sonde.kernel.pythons.read_image_key", keys.__getitem__)
-    monkeypatch.setattr("sonde.kernel.pythons.Interpreters.find_image", lambda *_: b"image")
+    monkeypatch.setattr("sonde.kernel.names.pythons.read_image_key", keys.__getitem__)
+    monkeypatch.setattr("sonde.kernel.names.pythons.Interpreters.find_image", lambda *_: b"image")
     found = Pythons(maps)
     found.add_mapping(5, Mapping(0x1000, 0x2000, 0, "/bin/python3.12", "/bin/python3.12"))
     found.look_again()

@@ -13,17 +13,17 @@ import pytest
 from recordings import blocks_of, write_blocks, write_recording
 from reference import Expressions, cut, evaluate_kept
 from sonde import types as t
+from sonde.base.memory_budget import Memory
 from sonde.compiling import check_source
 from sonde.errors import CompileError, SondeError, UsageError
-from sonde.memory import Memory
-from sonde.recording import questions
+from sonde.recording import queries
+from sonde.recording.column_loops import hist_bucket
 from sonde.recording.container import Damaged
 from sonde.recording.evaluate import Refused
 from sonde.recording.events import BUILTINS
-from sonde.recording.loops import hist_bucket
-from sonde.recording.questions import AnsweringTrace, EventsWorld, open_question
+from sonde.recording.queries import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
 
@@ -130,7 +130,7 @@ def test_both_ways_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def refuse(*_: object) -> None:
         raise Refused(None, "anything")
-    monkeypatch.setattr(questions, "Question", refuse)
+    monkeypatch.setattr(queries, "Question", refuse)
     one_by_one = answers(path, COLUMNS)
     assert len(by_columns) == 10 and str(sorted(one_by_one)) == str(sorted(by_columns))
     for name, held in by_columns.items():
@@ -173,7 +173,7 @@ def test_loops_count_what_fails_too(tmp_path: Path) -> None:
     path = recorded(tmp_path / "x", [{"a": i} for i in range(100)])
     script = f"config = {{ max_map_keys = 10 }} {NAME} {{ @m[args.a] = args.a; @n[args.a]++; @n[args.a] |= 1; }}"
     _, maps, trace = told(path, script)
-    assert isinstance(trace.question, questions.Question) and len(maps["@m"]) == len(maps["@n"]) == 10
+    assert isinstance(trace.question, queries.Question) and len(maps["@m"]) == len(maps["@n"]) == 10
     assert [count for _, count in trace.losses.errors] == [90, 90, 90]
 
 
@@ -196,7 +196,7 @@ def test_what_is_nested_too_deeply_for_python_is_answered(tmp_path: Path) -> Non
     sum_of_many = "args.a" + " + args.a" * 60
     assert told(path, f"{NAME} {{ @n = {sum_of_many}; }}")[1]["@n"] == {None: 61}
     _, maps, trace = told(path, f"{NAME} {{ @n = {'(args.a - ' * 60}1{')' * 60}; }}")
-    assert maps["@n"] == {None: 1} and not isinstance(trace.question, questions.Question)
+    assert maps["@n"] == {None: 1} and not isinstance(trace.question, queries.Question)
 
 
 def test_memory_of_maps_is_bounded(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from sonde.errors import EnvironmentProblem
 from sonde.kernel.foreign import files
-from sonde.kernel.returns import FUNCTIONS, return_hazard
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.names.returns import FUNCTIONS, return_hazard
+from sonde.kernel.types.world import LiveWorld
 from sonde.semantics.returns import HAZARDS
 from unit.fake_world import FakeWorld, check_text, findings
 

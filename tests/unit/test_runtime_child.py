@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.ending import Ending
+from sonde.base.end_request import Ending
 from sonde.errors import SondeError, UsageError
 from sonde.runtime.child import Child, Process
 from sonde.runtime.signals import Signals
@@ -120,7 +120,8 @@ def test_signals_are_events() -> None:
 
 def test_the_second_interrupt_kills() -> None:
     """One at the heels of the first is the same wish: ``timeout`` sends two."""
-    source = ("import os, signal, time; from sonde.runtime.signals import Signals; from sonde.ending import Ending\n"
+    source = ("import os, signal, time\nfrom sonde.runtime.signals import Signals\n"
+              "from sonde.base.end_request import Ending\n"
               "s = Signals(Ending()); os.kill(os.getpid(), 2); os.kill(os.getpid(), 15); print(s.interrupted,"
               " flush=True)\n"
               "time.sleep(0.6); os.kill(os.getpid(), 2); time.sleep(60)")
@@ -131,7 +132,8 @@ def test_the_second_interrupt_kills() -> None:
 
 
 def test_an_ignored_hangup_stays_ignored() -> None:
-    source = ("import os, signal; from sonde.runtime.signals import Signals; from sonde.ending import Ending\n"
+    source = ("import os, signal\nfrom sonde.runtime.signals import Signals\n"
+              "from sonde.base.end_request import Ending\n"
               "signal.signal(1, signal.SIG_IGN if os.environ.get('NOHUP') else signal.SIG_DFL)\n"
               "s = Signals(Ending()); os.kill(os.getpid(), 1); print(s.interrupted)")
     for more, expected in (({"NOHUP": "1"}, b"0\n"), ({}, b"1\n")):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.ending import Ending
-from sonde.runtime.batch import Batch, Event, Records
-from sonde.runtime.delivery import Delivery
-from sonde.runtime.order import Sequencer
+from sonde.base.end_request import Ending
+from sonde.runtime.records.batch import Batch, Event, Records
+from sonde.runtime.records.delivery import Delivery
+from sonde.runtime.records.order import Sequencer
 from sonde.spec import EventSite
 
 CONTROL = 99

@@ -19,11 +19,12 @@ from sonde.asm.assemble import assemble
 from sonde.errors import AttachError, PrivilegeError, SyscallError, VerifierError
 from sonde.kernel import denials, syscalls
 from sonde.kinds import KINDS
-from sonde.runtime import links, programs, refusals, ringbuf
-from sonde.runtime.programs import apply_relocations, rejection_error
+from sonde.layouts.uapi import BPF_TRACE_FEXIT_MULTI, HELPERS
+from sonde.runtime.attach import links, programs, refusals
+from sonde.runtime.attach.programs import apply_relocations, rejection_error
+from sonde.runtime.records import ringbuf
 from sonde.source import Source, Span
 from sonde.spec import Attach, KernelDetail, ProgramSpec
-from sonde.uapi import BPF_TRACE_FEXIT_MULTI, HELPERS
 
 
 def test_relocations() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.kernel.syscalls import Fd
-from sonde.runtime.ringbuf import Ring, data_ring_bytes
+from sonde.runtime.records.ringbuf import Ring, data_ring_bytes
 
 PAGE = mmap.PAGESIZE
 BUSY, DISCARD = 1 << 31, 1 << 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.runtime.verifier import explain_log
+from sonde.runtime.attach.verifier import explain_log
 
 NULL_TEST = """\
 0: R1=ctx() R10=fp0

@@ -8,7 +8,7 @@ from compiled import world
 from sonde import compiling
 from sonde.errors import CompileError
 from sonde.language.diagnostics import MAX_SHOWN
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from sonde.source import Diagnostic
 from unit.fake_world import check_text, findings
 

@@ -7,7 +7,7 @@ import pytest
 from compiled import world
 from sonde import compiling
 from sonde.errors import CompileError
-from sonde.semantics.options import Options
+from sonde.semantics.script_options import Options
 from unit.fake_world import check_text, findings
 
 MACROS = """

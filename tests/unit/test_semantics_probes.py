@@ -13,8 +13,8 @@ from sonde.kinds import KINDS
 from sonde.language.diagnostics import Diagnostics
 from sonde.semantics import formats
 from sonde.semantics.finder import FIRST_COMPARED, MANY, MOST_COMPARED, SEVERAL, ProbeFinder, pattern_matcher
-from sonde.semantics.options import Options
 from sonde.semantics.providers import PROVIDERS, find_provider
+from sonde.semantics.script_options import Options
 from sonde.semantics.typed import Element
 from unit.fake_world import KprobeWorld, check_text, findings
 

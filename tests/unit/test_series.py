@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.runtime.series import SECOND, Series, make_series, merge_series
+from sonde.runtime.maps.series import SECOND, Series, make_series, merge_series
 from sonde.types import Aggregate
 
 MASK = (1 << 64) - 1

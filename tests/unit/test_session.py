@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sonde.asm import insn
-from sonde.compiler.session import pair_sessions
-from sonde.runtime.programs import attach_cookie
+from sonde.compiler.kprobe_sessions import pair_sessions
+from sonde.runtime.attach.programs import attach_cookie
 from sonde.spec import Attach, ProgramSpec, Relocation
 from unit.fake_world import KprobeWorld
 

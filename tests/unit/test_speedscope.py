@@ -13,7 +13,7 @@ from pprof_reader import ReadProfile
 from sonde import types as t
 from sonde.output.views import Target, view_class
 from sonde.runtime.provenance import Provenance
-from sonde.runtime.values import StackTrace
+from sonde.runtime.records.values import StackTrace
 from sonde.spec import Config, MapSpec, ScriptSpec
 from speedscope import Weights, open_in_speedscope, speedscope_page
 

@@ -12,9 +12,10 @@ import pytest
 
 import hostile.generators_elf as made
 from sonde.errors import EnvironmentProblem
-from sonde.kernel import notices, symbol_store
+from sonde.kernel import notices
 from sonde.kernel.foreign import files, mapped, opening
-from sonde.kernel.symbol_pack import use_pack, write_pack
+from sonde.kernel.names import symbol_store
+from sonde.kernel.names.symbol_pack import use_pack, write_pack
 from support import compile_c, run_sonde
 
 SOURCE = """

@@ -9,17 +9,17 @@ import pytest
 
 from compiled import compiled
 from decoding import Names
+from sonde.compiling.spec_codec import pack_spec, unpack_spec
 from sonde.errors import CompileError
-from sonde.fleet.shapes import ShapeError, describe_script, read_shape
-from sonde.output.rows import RowCell, Rows, table_cells
+from sonde.fleet.transport.shapes import ShapeError, describe_script, read_shape
+from sonde.output.table_rows import RowCell, Rows, table_cells
 from sonde.output.views import Target
 from sonde.output.views.csv import event_columns, event_values
 from sonde.recording.container import Damaged
 from sonde.recording.layouts import plain_spec, read_spec
-from sonde.runtime.events import Event
+from sonde.runtime.records.events import Event
 from sonde.source import Source
 from sonde.spec import EventSite, FormatPart, ScriptSpec
-from sonde.spec_data import pack_spec, unpack_spec
 from viewing import Run
 
 TABLE = ('table t { TIME: "%-8s" if getopt("timestamp", false); PID: "%-7d"; "LAT(ms)": "%5lld.%03lld"; '

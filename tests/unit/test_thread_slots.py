@@ -10,7 +10,7 @@ import pytest
 
 from bpf_kernel import Kernel
 from compiled import KERNELS, compiled, kernel_of, loaded, run_interrupted, set_task
-from sonde.compiler import thread_keys, unit
+from sonde.compiler import compilation, thread_keys
 from sonde.spec import PURSE, PURSES, ScriptSpec
 
 THREADS = (0, 1, 2, 3, 4, 5, 7, 11, 1235, 32767, (1 << 22) - 1)
@@ -26,7 +26,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def plain(monkeypatch: pytest.MonkeyPatch, text: str, kernel: str = "6.18") -> Kernel:
     """The same script with nothing in slots."""
     with monkeypatch.context() as here:
-        here.setattr(unit, "maps_of_threads", lambda checked, world: set())
+        here.setattr(compilation, "maps_of_threads", lambda checked, world: set())
         return loaded(text, kernel)
 
 

@@ -11,8 +11,8 @@ from browser import Browser
 from perfetto_reader import TraceFile, read_packets, read_trace
 from sonde import types as t
 from sonde.output.views import Target
-from sonde.runtime.events import Event
-from sonde.runtime.values import RecordValue
+from sonde.runtime.records.events import Event
+from sonde.runtime.records.values import RecordValue
 from sonde.spec import EventField, EventSite, FormatPart
 from trace_processor import TraceProcessor
 from viewing import COUNTS, HOSTILE, Run, printf, printing, script

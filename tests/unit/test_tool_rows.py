@@ -10,8 +10,8 @@ import pytest
 from compiled import world
 from sonde import compiling, tools
 from sonde.errors import SondeError
-from sonde.output.rows import table_cells
-from sonde.semantics.options import Options
+from sonde.output.table_rows import table_cells
+from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import EventSite, ScriptSpec
 

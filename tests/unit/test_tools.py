@@ -10,12 +10,12 @@ from types import ModuleType
 import pytest
 
 from sonde import tools
-from sonde.aliases import ALIASES
-from sonde.commands import COMMANDS
+from sonde.cli.aliases import ALIASES
+from sonde.cli.commands import COMMANDS
+from sonde.cli.options import OPTIONS, SHARED, TOOL, Option, parse_command_line
+from sonde.cli.requests import options_of_tool
 from sonde.errors import UsageError
-from sonde.invocation import options_of_tool
-from sonde.options import OPTIONS, SHARED, TOOL, Option, parse_command_line
-from sonde.tools.arguments import check_arguments
+from sonde.tools.tool_arguments import check_arguments
 from support import run_sonde
 
 SHIPPED = tools.tool_names()

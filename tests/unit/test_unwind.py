@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from sonde.arch import ARCHES
-from sonde.kernel import unwind
 from sonde.kernel.foreign.files import FrameRow
-from sonde.kernel.user_symbols import Mapping
+from sonde.kernel.names import unwind
+from sonde.kernel.names.user_symbols import Mapping
 
 VDSO, BASE = Mapping(0x7000, 0x8000, 0, "", "[vdso]"), 0x10000
 REGISTERS = [*range(100, 131), BASE + 0x800, 0x4444]  # x0 ... x30, sp, pc, as the kernel saves them

@@ -10,12 +10,12 @@ from bisect import bisect_right
 
 import pytest
 
-from sonde import unwinding as table
 from sonde.arch import ARCHES
 from sonde.kernel.foreign import files
 from sonde.kernel.foreign.elf import PT_LOAD, Elf
 from sonde.kernel.foreign.frames import UnwindRow, UnwindTable
 from sonde.kernel.foreign.unwind_rows import LinkRules, pack_rows
+from sonde.layouts import unwind_format as table
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 # Of aarch64: this machine's, or that of the vm tier's guests, if they have been here.

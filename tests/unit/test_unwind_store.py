@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel import unwind_store
 from sonde.kernel.foreign import files
-from sonde.unwinding import ROW
+from sonde.kernel.names import unwind_store
+from sonde.layouts.unwind_format import ROW
 
 ROWS = b"".join([ROW.pack(place, 3) for place in range(100)])
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from sonde.errors import EnvironmentProblem
-from sonde.kernel import binaries, user_symbols
 from sonde.kernel.foreign import files
-from sonde.kernel.mappings import MappingLog
-from sonde.kernel.user_symbols import Mapping, UserSymbol, UserSymbols, read_maps
+from sonde.kernel.names import binaries, user_symbols
+from sonde.kernel.names.mappings import MappingLog
+from sonde.kernel.names.user_symbols import Mapping, UserSymbol, UserSymbols, read_maps
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_many_reports_let_the_next_ones_wait(log: MappingLog, reports: int, seco
 
 def test_the_parents_of_the_youngest_are_remembered(log: MappingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers come again."""
-    monkeypatch.setattr("sonde.kernel.mappings.PROCESSES", 2)
+    monkeypatch.setattr("sonde.kernel.names.mappings.PROCESSES", 2)
     log._rings = [Ring([fork(1, 5), fork(2, 6), fork(3, 5), fork(4, 7)])]  # type: ignore[list-item]
     log.drain_rings()
     assert list(log._parents) == [5, 7]

@@ -8,7 +8,7 @@ from sonde import types as t
 from sonde.output.views.heat import HeatCollector
 from sonde.output.views.stacks import LEFT_OUT, Folder
 from sonde.output.views.view import Totals
-from sonde.runtime.aggregates import Histogram
+from sonde.runtime.maps.aggregates import Histogram
 from sonde.spec import MapSpec
 
 COUNTED = MapSpec("@", "hash", 16, 8, 100, key=t.Str(16), value=t.Aggregate("count"))

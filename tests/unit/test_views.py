@@ -32,9 +32,9 @@ from sonde.output.views.heat import Heat, HeatCollector, HeatColumn, bucket_labe
 from sonde.output.views.heat_svg import heat_document
 from sonde.output.views.heatmap import terminal_lines
 from sonde.output.views.stacks import build_tree, folded_lines, read_folded
-from sonde.runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
-from sonde.runtime.events import Event
-from sonde.runtime.values import InetAddress, StackTrace
+from sonde.runtime.maps.aggregates import Bucket, Histogram, LinearHistogram, Stats
+from sonde.runtime.records.events import Event
+from sonde.runtime.records.values import InetAddress, StackTrace
 from sonde.spec import EventField, EventSite, FormatPart, ScriptSpec
 from viewing import COUNTS, HOSTILE, Run, map_of, printf, printing, script
 

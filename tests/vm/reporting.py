@@ -25,7 +25,7 @@ RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 def pytest_sessionstart() -> None:
     from sonde.kernel.features import ROWS
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
 
     read_complaints()
     world = LiveWorld()
@@ -35,7 +35,7 @@ def pytest_sessionstart() -> None:
 
 
 def compiles_programs() -> bool:
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
 
     return LiveWorld().has_feature("jit")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..basics import Mapping
+from ..base.fast_stdlib import Mapping
 from .row import Arch as Arch
 
 TYPE_CHECKING = False

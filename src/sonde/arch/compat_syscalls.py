@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..basics import cache
+from ..base.fast_stdlib import cache
 from .syscalls import read_numbers
 
 # Written by scripts/gen_syscalls.py.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..basics import cache
+from ..base.fast_stdlib import cache
 from . import find_arch
 
 

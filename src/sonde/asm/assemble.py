@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sys import byteorder
 
+from ..base.record import Record
 from ..errors import SondeError
-from ..record import Record
 from ..spec import Relocation
 from .insn import JMP, JMP32, JMP_OPS, PSEUDO_FUNC, PSEUDO_MAP_VALUE, Insn
 from .relax import REACH, Item, label_positions, relax_jumps

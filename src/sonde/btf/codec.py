@@ -10,8 +10,8 @@ import mmap
 import os
 import struct
 
+from ..base.record import Record
 from ..errors import EnvironmentProblem
-from ..record import Record
 
 MAGIC = 0xEB9F
 (VOID, INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT, FUNC, FUNC_PROTO, VAR, DATASEC,

@@ -18,9 +18,9 @@ import os
 import struct
 from zlib import crc32
 
-from ..basics import bisect_left
+from ..base.cache_dir import read_cache, write_cache
+from ..base.fast_stdlib import bisect_left
 from ..errors import EnvironmentProblem
-from .cache import read_cache, write_cache
 from .codec import ENUM, ENUM64, EXTRA, EXTRA_EACH, KINDS, PAIR, RECORD, TRIPLE, Blob, Header
 
 TYPE_CHECKING = False

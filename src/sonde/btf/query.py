@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 import struct
 
+from ..base.record import Record
 from ..errors import EnvironmentProblem
-from ..record import Record
 from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 from . import codec
 from .codec import Blob, Header

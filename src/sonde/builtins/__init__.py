@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import patterns
-from ..families import FamilyTable
+from ..base import regex_cache
+from ..base.lazy_rows import FamilyTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ FAMILIES = {
     "clocks": "nsecs elapsed jiffies",
     "stacks": "kstack ustack dw_ustack pystack stack",
 }
-_ARGUMENT = patterns.compile(r"arg\d{1,3}\Z")
+_ARGUMENT = regex_cache.compile(r"arg\d{1,3}\Z")
 
 
 class BuiltinTable(FamilyTable["Builtin"]):

@@ -11,8 +11,8 @@ from ..kinds import KINDS, kinds_with
 from ..language.ast import Reference
 from ..semantics import convert
 from ..semantics.builtins import knows_function, probe_type
+from ..semantics.callees import argument_number
 from ..semantics.context import CheckContext
-from ..semantics.rows import argument_number
 from ..spec import KernelDetail, StaticDetail, UserDetail, detail_of
 from ..types import (
     CTX,

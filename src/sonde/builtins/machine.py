@@ -8,7 +8,7 @@ from ..compiler.lower import memory
 from ..compiler.lower.calls import Builtin, helper_caller
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
-from ..compiler.lower.texts import write_literal
+from ..compiler.lower.strings.texts import write_literal
 from ..language.ast import Reference
 from ..semantics.context import CheckContext
 from ..types import (

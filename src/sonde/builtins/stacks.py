@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..arch import ARCHES
-from ..compiler.lower import pystacks, stacks, unwinding
 from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
+from ..compiler.lower.stacks import python, traces, unwinding
 from ..compiler.lower.state import Mem
 from ..kinds import KINDS
 from ..language.ast import Call, Cast, Expr, Name, Reference
@@ -140,21 +140,21 @@ def _write_thread_stacks(lo: Lower, node: Reference, mem: Mem, type: Type) -> No
     by_tables = not unwinding_obstacle(lo.world)
     for part, offset in zip(node.type.of, node.type.offsets):
         assert isinstance(part, Stack)
-        write = pystacks.write_stack if part.mode == PYTHON else \
-            unwinding.write_stack if part.user and by_tables else stacks.write_stack
+        write = python.write_stack if part.mode == PYTHON else \
+            unwinding.write_stack if part.user and by_tables else traces.write_stack
         write(lo, part, mem.at(offset))
 
 
 def _write_stack(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
     assert isinstance(node.type, Stack)
     if isinstance(node.type, StackCopy):
-        stacks.write_copy(lo, node.type, mem)
+        traces.write_copy(lo, node.type, mem)
     elif node.name == "dw_ustack":
         unwinding.write_stack(lo, node.type, mem)
     elif node.type.mode == PYTHON:
-        pystacks.write_stack(lo, node.type, mem)
+        python.write_stack(lo, node.type, mem)
     else:
-        stacks.write_stack(lo, node.type, mem)
+        traces.write_stack(lo, node.type, mem)
 
 
 

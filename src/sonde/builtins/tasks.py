@@ -9,6 +9,7 @@ from ..compiler.lower.calls import Builtin, helper_caller
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..language.ast import Call, Choice, Expr, Reference
+from ..layouts.uapi import BPF_TASK_ITER_ALL_THREADS
 from ..semantics import convert
 from ..semantics.builtins import choice_checker, type_of
 from ..semantics.context import CheckContext, callback_hints
@@ -23,7 +24,6 @@ from ..types import (
     Symbol,
     Type,
 )
-from ..uapi import BPF_TASK_ITER_ALL_THREADS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ..record import Record
-from ..runtime.aggregates import Bucket, quantile
+from ..base.record import Record
+from ..runtime.maps.aggregates import Bucket, quantile
 from .runs import COUNT, Bounds, Label, Run
 from .significance import adjust_for_many, kolmogorov_smirnov, mann_whitney, rate_test, welch
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from ..base.installation import command_path
 from ..errors import SondeError
-from ..installed import command_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

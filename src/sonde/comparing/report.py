@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from ..base.record import Record
 from ..errors import UsageError
 from ..output.text import terminal_safe
-from ..record import Record
 from .findings import LEVEL, QUANTILES, Finding, are_timed, place_bounds
 from .runs import COUNT, DISTRIBUTION, VALUE, Bounds, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..plain import JsonObject
+    from ..base.json_checks import JsonObject
 
 _BAR = 24    # characters of the longest bar
 _NAMED = 20  # findings of a kind that are listed one by one, apart from those that changed

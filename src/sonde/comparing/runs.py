@@ -6,16 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..base.json_checks import Json, JsonObject, as_object, as_text
+from ..base.memory_budget import Memory
+from ..base.record import Record, Value
 from ..errors import SondeError
-from ..memory import Memory
-from ..plain import Json, JsonObject, as_object, as_text
-from ..record import Record, Value
+from ..library.tables import row_sites
 from ..recording.container import MAGIC
 from ..recording.replay import ReplayTrace, Sound, open_replay
-from ..runtime.aggregates import Bucket, Histogram, Stats
-from ..runtime.values import EnumValue, Item, key_text
+from ..runtime.maps.aggregates import Bucket, Histogram, Stats
+from ..runtime.records.values import EnumValue, Item, key_text
 from ..spec import EventSite, MapSpec
-from ..tables import row_sites
 from ..types import Aggregate
 
 COUNT, VALUE, DISTRIBUTION = "count", "value", "distribution"

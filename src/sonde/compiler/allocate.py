@@ -7,8 +7,8 @@ must be in r6-r9 or in memory; any other may be in r1-r4 too.
 
 from __future__ import annotations
 
-from ..basics import bisect_left, bisect_right, insort_right
-from ..record import Record
+from ..base.fast_stdlib import bisect_left, bisect_right, insort_right
+from ..base.record import Record
 from .ir import CALLS, BasicBlock, BpfFunction, Op, Reg
 from .liveness import Liveness
 

@@ -1,7 +1,7 @@
 """The current task without a call: calls of the helper become loads where the pointer's place is known.
 
-See :mod:`sonde.kernel.current_task`. A CPU whose word in the table is empty, such as one that came online later, calls
-the helper.
+See :mod:`sonde.kernel.tasks.current_task`. A CPU whose word in the table is empty, such as one that came online later,
+calls the helper.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from ..arch import ARCHES
 from . import helpers as h
 from .builder import Builder
+from .compilation import Unit
 from .ir import BasicBlock, BpfFunction, MapAddr, Op
-from .unit import Unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..asm import insn as asm
 from ..asm.relax import Item
-from ..record import Record
+from ..base.record import Record
 from .emit import FP
 
 STACK = 512

@@ -7,7 +7,7 @@ slots' base addresses repeat.
 
 from __future__ import annotations
 
-from ..record import Record
+from ..base.record import Record
 from . import optimize
 from .current import load_current_tasks
 from .forward import forward_stores

@@ -5,19 +5,19 @@ from __future__ import annotations
 from ..asm.assemble import assemble, format_listing
 from ..kinds import KINDS
 from ..language.ast import Call, Node
+from ..semantics.callees import row_of
 from ..semantics.nodes import walk_nodes
-from ..semantics.rows import row_of
 from ..semantics.typed import CheckedProbe, CheckedScript, WholeMap
 from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name, serves_all
+from .compilation import Unit
 from .emit import emit_program
-from .gate import describe_gate
+from .gated_clauses import describe_gate
 from .join import Emitted, group_programs, join_programs
 from .lower.core import Lower
 from .lower.program import lower_program
 from .passes import PASSES, Show, run_passes
 from .plan import Planned, plan_script
-from .unit import Unit
 from .widen import find_loops
 
 BPFTRACE_STAGES = {"parse": "ast", "codegen": "ir", "codegen-opt": PASSES[-1].name}  # what comes closest
@@ -42,7 +42,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     emitted = [_emit_code(lo, planned) for lo, planned in lowered]
     specs = [_assemble_program([(*lowered[i], emitted[i]) for i in group], show) for group in group_programs(emitted)]
     if any(spec.type == "kprobe" for spec in specs):
-        from .session import pair_sessions
+        from .kprobe_sessions import pair_sessions
         specs = pair_sessions(specs, world)
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
                       list(checked.diagnostics.items), describe_gate(checked, unit.probes), unit.groups)

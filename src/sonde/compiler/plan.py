@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from ..base.record import Record
 from ..kinds import KINDS, ProbeKind
 from ..language.ast import Clause, Reference
-from ..record import Record
 from ..semantics.nodes import Use, walk_nodes
 from ..semantics.typed import CheckedProbe
 from ..spec import Attach, StaticDetail, detail_of, serves_all
 from ..types import Stack
-from .lower.contexts import (
+from .compilation import Unit
+from .lower.probes.contexts import (
     Context,
     KernelFunctionContext,
     PerfEventContext,
@@ -23,11 +24,10 @@ from .lower.contexts import (
     TracepointContext,
     UserFunctionContext,
 )
-from .lower.iterators import Iterated
-from .lower.rawfields import raw_fields
-from .lower.tracing import TracedFunction, TracedFunctions
-from .lower.usdt import StaticProbe
-from .unit import Unit
+from .lower.probes.iterators import Iterated
+from .lower.probes.raw_fields import raw_fields
+from .lower.probes.tracing import TracedFunction, TracedFunctions
+from .lower.probes.usdt import StaticProbe
 
 
 def _kernel_context(kind: ProbeKind) -> type[Context] | None:
@@ -100,7 +100,7 @@ def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple
     point, used = planned.attach[0], args_used(probe)
     if not KINDS[point.kind].typed or KINDS[point.method].typed or not KINDS[point.kind].returns or used == set():
         return [(probe, planned)]
-    from .lower.kept import KeepingContext, KeptContext, keep_arguments
+    from .lower.probes.entry_arguments import KeepingContext, KeptContext, keep_arguments
     found = []
     for item in planned.attach:
         kept = keep_arguments(unit, probe, used)

@@ -1,6 +1,6 @@
 """Which maps have only the current thread's id as a key: ``@start[tid] = nsecs`` and what belongs to it.
 
-Their elements are in slots; see :mod:`sonde.compiler.lower.threads`.
+Their elements are in slots; see :mod:`sonde.compiler.lower.maps.threads`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import sys
 
 from ..kinds import KINDS
 from ..language.ast import Assign, Call, Expr, For, MapRef, Name, Unary
+from ..layouts.uapi import BPF_F_MMAPABLE
+from ..semantics.callees import row_of
 from ..semantics.nodes import walk_nodes
-from ..semantics.rows import row_of
 from ..semantics.typed import CheckedProbe, CheckedScript, Element, ScriptMap, WholeMap
 from ..semantics.world import World
 from ..spec import PURSE, PURSES, SLOT, MapSpec
 from ..types import UINT32, Scalar
-from ..uapi import BPF_F_MMAPABLE
 
 LEAST_SLOTS, MOST_SLOTS = 64, 1 << 16
 

@@ -6,12 +6,12 @@ Each exporter is a module that is imported on demand; each needs packages of the
 from __future__ import annotations
 
 from ..errors import UsageError
-from ..runtime.events import Event
+from ..runtime.records.events import Event
 from ..spec import EventSite, MapSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.values import Items
+    from ..runtime.records.values import Items
 
 
 def complete_endpoint(text: str, default: str) -> str:

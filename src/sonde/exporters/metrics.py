@@ -17,24 +17,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 
+from ..base.record import Record, Value
+from ..library.tables import row_sites
 from ..output.units import Unit, bare_name, in_base_unit, map_unit, named_unit
 from ..output.views.csv import cell_value, key_columns
 from ..output.views.view import key_parts
-from ..record import Record, Value
-from ..runtime.aggregates import Histogram, Stats, divide_toward_zero
 from ..runtime.losses import Losses, describe_error
+from ..runtime.maps.aggregates import Histogram, Stats, divide_toward_zero
+from ..runtime.maps.series import Series
 from ..runtime.provenance import Provenance
-from ..runtime.series import Series
-from ..runtime.values import Item, Items, ScriptValue
+from ..runtime.records.values import Item, Items, ScriptValue
 from ..spec import MapSpec, ScriptSpec
-from ..tables import row_sites
 from ..types import Aggregate, Bool, Enum, Int
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from ..runtime.aggregate_values import AggregateValue
+    from ..runtime.maps.aggregate_values import AggregateValue
 
 OTHER = "other"
 MOST_PROBES = 100  # with a counter of lost events even while it is 0

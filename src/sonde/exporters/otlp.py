@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from ..tables import import_extra
+from ..library.tables import import_extra
 from . import Exporter as Base
 from . import complete_endpoint
 from .metrics import COUNTER, EVENTS, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point, Summed
@@ -26,7 +26,7 @@ def _describe_machine() -> dict[str, str]:
     """Whose figures these are, by OpenTelemetry's names. The user's own OTEL_RESOURCE_ATTRIBUTES go before them."""
     from os import uname
 
-    from ..version import __version__
+    from ..base.version import __version__
     machine = uname()
     return {"service.name": "sonde", "service.version": __version__, "host.name": machine.nodename,
             "host.arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine.machine, machine.machine),

@@ -14,7 +14,7 @@ from . import complete_endpoint
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.provenance import Provenance
-    from ..runtime.values import Items
+    from ..runtime.records.values import Items
 
 DEFAULT = "http://127.0.0.1:4318/v1development/profiles"
 TIMEOUT = 5.0  # s for the export

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
+from ..base.trusted_files import open_guarded
 from ..errors import UsageError
-from ..ownership import open_guarded
-from ..runtime.events import Event
+from ..library.tables import TIME, TableColumn, arrow_table, event_table, import_extra, map_columns, metadata, row_sites
 from ..runtime.provenance import Provenance
+from ..runtime.records.events import Event
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..tables import TIME, TableColumn, arrow_table, event_table, import_extra, map_columns, metadata, row_sites
 from . import Exporter as Base
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.values import Items
+    from ..runtime.records.values import Items
 
 ROWS = 20_000  # events that are buffered until they are written as one row group
 

@@ -13,8 +13,9 @@ from queue import SimpleQueue
 from threading import Thread
 from time import monotonic
 
+from ..base.numbers import parse_whole
 from ..errors import UsageError
-from ..numerals import parse_whole
+from ..library.tables import import_extra
 from ..output.live.bounded import (
     MOST_CONNECTIONS,
     BoundedServer,
@@ -24,7 +25,6 @@ from ..output.live.bounded import (
     is_named_here,
     own_names,
 )
-from ..tables import import_extra
 from . import Exporter as Base
 from .metrics import BYTES, COUNTER, HISTOGRAM, NUMBER, RATE, SECONDS, SUMMARY, Buckets, Family, Summed
 

@@ -17,18 +17,18 @@ from collections.abc import Iterator, Sequence
 from struct import Struct as Layout
 from time import localtime
 
+from ..base.json_checks import Json, JsonObject, as_integer, as_list, as_object, as_text, as_texts
+from ..base.record import Record
 from ..errors import SondeError
-from ..plain import Json, JsonObject, as_integer, as_list, as_object, as_text, as_texts
-from ..record import Record
 from ..recording.container import BlockWriter, Damaged, read_blocks
 from ..source import Source
-from .hosts import MOST as MOST_HOSTS
-from .log import BEGUN, DATA, LEFT, POLLED, SILENCED, STOPPED, Log
-from .protocol import VERSION
-from .request import FleetRequest
-from .results import HostEvent, MergedPrint
-from .shapes import ShapeReader
-from .state import FleetState
+from .state.gathered import FleetState
+from .state.log import BEGUN, DATA, LEFT, POLLED, SILENCED, STOPPED, Log
+from .state.results import HostEvent, MergedPrint
+from .transport.hosts import MOST as MOST_HOSTS
+from .transport.protocol import VERSION
+from .transport.request import FleetRequest
+from .transport.shapes import ShapeReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class FleetRecorder(Log):
 def describe_fleet(hosts: Sequence[str], request: FleetRequest, by_host: bool, outliers: bool, title: str,
                    facts: JsonObject) -> JsonObject:
     """The head of a recording; ``facts`` as those of one host's."""
-    from ..version import __version__
+    from ..base.version import __version__
     zone = localtime()
     head: JsonObject = {
         "sonde": __version__, "protocol": VERSION, "hosts": list(hosts),

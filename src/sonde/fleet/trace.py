@@ -8,26 +8,26 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from ..arguments import check_arguments
 from ..errors import EnvironmentProblem
-from ..map_view import MapView
+from ..library.argument_checks import check_arguments
+from ..library.map_view import MapView
+from ..library.tabular import Tabular
 from ..runtime.losses import Losses
 from ..source import Source
-from ..tabular import Tabular
-from .connection import Way, pack_sonde
-from .coordinator import Fleet
-from .hosts import expand_hosts
-from .member import Member
-from .request import FleetRequest
-from .results import HostEvent, MergedPrint, merged_spec
-from .show import ABOUT, describe_fleet_run
-from .state import FleetState
+from .state.coordinator import Fleet
+from .state.gathered import FleetState
+from .state.member import Member
+from .state.results import HostEvent, MergedPrint, merged_spec
+from .transport.connection import Way, pack_sonde
+from .transport.hosts import expand_hosts
+from .transport.request import FleetRequest
+from .views.show import ABOUT, describe_fleet_run
 
 if TYPE_CHECKING:
     import distributed
 
+    from ..library.tables import TableColumn
     from ..runtime.provenance import Provenance
-    from ..tables import TableColumn
 
 _LOOK, _SOON = 0.25, 0.05  # s between two looks at a fleet, and at one that has not begun
 
@@ -65,7 +65,7 @@ class FleetTrace:
         self.close()
 
     async def __aenter__(self) -> Self:
-        from ..reading import wait_readable
+        from ..library.events import wait_readable
         while self._is_starting:
             self._ready += self._fleet.poll(0)
             await wait_readable(self.fileno(), _SOON)
@@ -201,7 +201,7 @@ class FleetEvents(Tabular):
 
     async def __aiter__(self) -> AsyncIterator[HostEvent]:
         """The same without blocking the event loop."""
-        from ..reading import wait_readable
+        from ..library.events import wait_readable
         trace = self._fleet_trace
         while (left := self._left()) > 0:
             found = trace.next_events(0)
@@ -213,8 +213,8 @@ class FleetEvents(Tabular):
                 await wait_readable(trace.fileno(), left)
 
     def _columns(self) -> list[TableColumn]:
-        from .. import tables
-        from ..reading import warn_of_losses
+        from ..library import tables
+        from ..library.events import warn_of_losses
         tables.import_extra("pyarrow", "tables")
         spec = self._fleet_trace._fleet.results.spec
         assert spec is not None
@@ -251,12 +251,12 @@ def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, param
         names = expand_hosts([hosts] if isinstance(hosts, str) else hosts)
         way = Way(ssh, agent, pack_sonde() if push else b"")
     else:
-        from .dask import SOCKET_PATH, DaskWay
+        from .transport.dask import SOCKET_PATH, DaskWay
         way = DaskWay(hosts, socket or SOCKET_PATH, every)
         names = way.hosts
     log = None
     if record:
-        from ..ownership import open_guarded
+        from ..base.trusted_files import open_guarded
         from .recording import FleetRecorder, describe_fleet
         file = open_guarded(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         log = FleetRecorder(file, describe_fleet(names, request, by_host, outliers, "sonde.fleet", {}))

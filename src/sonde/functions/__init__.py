@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..families import FamilyTable
+from ..base.lazy_rows import FamilyTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

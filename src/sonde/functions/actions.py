@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..base.numbers import parse_whole
 from ..compiler import helpers as h
 from ..compiler.ir import MapAddr, Operand
 from ..compiler.lower import records
@@ -12,10 +13,9 @@ from ..language.ast import (
     Call,
     Choice,
 )
-from ..numerals import parse_whole
+from ..semantics.callees import Types, choice_of
 from ..semantics.constants import signal_number
 from ..semantics.context import CheckContext
-from ..semantics.rows import Types, choice_of
 from ..types import (
     BPF,
     INT64,

@@ -7,8 +7,8 @@ from ..compiler.ir import Operand
 from ..compiler.lower import memory, tasks
 from ..compiler.lower.arithmetic import as_number
 from ..compiler.lower.calls import Function, first_argument
-from ..compiler.lower.contexts import arch_of
 from ..compiler.lower.core import Lower
+from ..compiler.lower.probes.contexts import arch_of
 from ..compiler.lower.state import Mem
 from ..kinds import kinds_with
 from ..language.ast import (
@@ -20,9 +20,9 @@ from ..language.ast import (
 )
 from ..language.diagnostics import nearest_names
 from ..semantics.builtins import knows_function
+from ..semantics.callees import Rule, Types, choice_of
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import resolve_type
-from ..semantics.rows import Rule, Types, choice_of
 from ..spec import Attach
 from ..types import (
     BOOL,

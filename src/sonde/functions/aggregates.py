@@ -1,6 +1,6 @@
 """Functions that can only be the value of a map: counts, sums, histograms.
 
-Their lowering, an update of an element, is in compiler/lower/aggregates.py.
+Their lowering, an update of an element, is in compiler/lower/maps/aggregates.py.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from ..language.ast import (
     Call,
 )
 from ..semantics import convert
+from ..semantics.callees import Rule, Types
 from ..semantics.context import CheckContext
-from ..semantics.rows import Rule, Types
 from ..types import (
     Aggregate,
     Type,

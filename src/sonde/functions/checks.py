@@ -26,15 +26,15 @@ from ..language.ast import (
 from ..language.diagnostics import Diagnostics
 from ..language.lexer import parse_integer
 from ..semantics import convert
+from ..semantics.callees import Rule, Types, choice_of, value_type
 from ..semantics.config import FALSE, TRUE
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import resolve_type
 from ..semantics.finder import ProbeFinder
 from ..semantics.formats import check_format, parse_format
 from ..semantics.nodes import walk_nodes
-from ..semantics.options import Options
 from ..semantics.providers import find_provider
-from ..semantics.rows import Rule, Types, choice_of, value_type
+from ..semantics.script_options import Options
 from ..semantics.typed import Literals
 from ..semantics.world import World
 from ..source import Span

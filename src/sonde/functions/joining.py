@@ -11,14 +11,14 @@ from ..compiler.lower.arithmetic import as_number
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
-from ..compiler.lower.texts import capacity_of, plain_memory
+from ..compiler.lower.strings.texts import capacity_of, plain_memory
 from ..language.ast import (
     Call,
 )
 from ..semantics import convert
+from ..semantics.callees import Types, value_type
 from ..semantics.context import CheckContext
 from ..semantics.expressions import MAX_STRING
-from ..semantics.rows import Types, value_type
 from ..spec import EventSite
 from ..types import (
     KERNEL,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ..compiler import helpers as h
 from ..compiler.ir import BasicBlock, MapFd, Operand
-from ..compiler.lower import maps, memory, records
+from ..compiler.lower import memory, records
 from ..compiler.lower.calls import Function
+from ..compiler.lower.control.ordering import evaluate_once, must_run_first
+from ..compiler.lower.control.variables import set_variable
 from ..compiler.lower.core import Lower
-from ..compiler.lower.ordering import evaluate_once, must_run_first
+from ..compiler.lower.maps import access
 from ..compiler.lower.state import FunctionState
-from ..compiler.lower.variables import set_variable
 from ..language.ast import (
     Call,
     Expr,
@@ -17,9 +18,9 @@ from ..language.ast import (
     Variable,
 )
 from ..semantics import convert
+from ..semantics.callees import Types, choice_of
 from ..semantics.calls import check_whole_map
 from ..semantics.context import CheckContext, callback_hints, fold_constant
-from ..semantics.rows import Types, choice_of
 from ..semantics.typed import Element, WholeMap
 from ..types import (
     BOOL,
@@ -81,13 +82,13 @@ def check_delete(context: CheckContext, node: Call, types: Types) -> Type | None
 
 def _delete_statement(lo: Lower, call: Call) -> None:
     element = choice_of(call, Element)
-    maps.delete_key(lo, element.map, element.key)
+    access.delete_key(lo, element.map, element.key)
 
 
 def _lower_delete(lo: Lower, call: Call) -> Operand:
     """1 if the key was there: the helper answers 0 or a negative error."""
     element = choice_of(call, Element)
-    result = maps.delete_key(lo, element.map, element.key)
+    result = access.delete_key(lo, element.map, element.key)
     return 1 if isinstance(result, int) else lo.flag("jeq", result, 0, h.MAP_RESULT)
 
 
@@ -101,7 +102,7 @@ def check_has_key(context: CheckContext, node: Call, types: Types) -> Type | Non
 def _branch_on_key(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
     element = choice_of(call, Element)
     assert element.key is not None
-    maps.branch_on_key(lo, element.map, element.key, yes, no)
+    access.branch_on_key(lo, element.map, element.key, yes, no)
 
 
 def check_is_scalar(context: CheckContext, node: Call, types: Types) -> Type | None:
@@ -151,7 +152,7 @@ def _lower_find(lo: Lower, call: Call) -> Operand:
     lo.b.set(found, 0)
     have, on = lo.b.block("have"), lo.b.block("on")
     with lo.region():
-        maps.branch_on_key(lo, name, key, have, on)
+        access.branch_on_key(lo, name, key, have, on)
         lo.b.start(have)
         set_variable(lo, target, ref)
         lo.b.set(found, 1)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from ..compiler.ir import MapAddr, Operand, Reg
 from ..compiler.lower import memory, tasks
 from ..compiler.lower.calls import Function, first_argument
-from ..compiler.lower.compat import branch_on_compat, sees_compat_calls
 from ..compiler.lower.core import Lower
+from ..compiler.lower.probes.compat import branch_on_compat, sees_compat_calls
 from ..compiler.lower.state import Mem
 from ..language.ast import (
     Call,
 )
-from ..library_texts import COMPAT_FROM, TEXT_BYTES, list_compat_texts, list_texts, text_table
+from ..layouts.c_library_texts import COMPAT_FROM, TEXT_BYTES, list_compat_texts, list_texts, text_table
+from ..semantics.callees import Types
 from ..semantics.context import CheckContext, fold_constant
-from ..semantics.rows import Types
 from ..types import (
     UINT64,
     Str,

@@ -16,8 +16,8 @@ from ..language.ast import (
     Expr,
 )
 from ..semantics import convert
+from ..semantics.callees import Types, choice_of, value_type
 from ..semantics.context import CheckContext
-from ..semantics.rows import Types, choice_of, value_type
 from ..spec import EventField, EventSite
 from ..types import (
     INT32,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ..compiler.ir import BasicBlock, Operand, Reg
-from ..compiler.lower import search, words
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
-from ..compiler.lower.texts import capacity_of, plain_memory
+from ..compiler.lower.strings import search, words
+from ..compiler.lower.strings.texts import capacity_of, plain_memory
 from ..language.ast import (
     Call,
 )
+from ..semantics.callees import Types
 from ..semantics.context import CheckContext, fold_constant
-from ..semantics.rows import Types
 from ..types import (
     BOOL,
     Str,

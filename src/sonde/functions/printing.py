@@ -22,12 +22,12 @@ from ..language.ast import (
 )
 from ..semantics import convert
 from ..semantics.builtins import ClockChoice
+from ..semantics.callees import Types, choice_of
 from ..semantics.calls import check_whole_map
 from ..semantics.context import ARGUMENT, CheckContext
 from ..semantics.expressions import is_context
 from ..semantics.formats import check_format
 from ..semantics.library_texts import keep_number
-from ..semantics.rows import Types, choice_of
 from ..semantics.tables import lay_out_columns
 from ..semantics.typed import WholeMap
 from ..spec import Column, FormatPart

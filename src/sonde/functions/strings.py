@@ -6,11 +6,12 @@ from errno import ENOENT
 
 from ..compiler import helpers as h
 from ..compiler.ir import BasicBlock, Operand, Reg
-from ..compiler.lower import memory, search, strings, words
+from ..compiler.lower import memory
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
-from ..compiler.lower.texts import capacity_of, literal_bytes, load_characters
+from ..compiler.lower.strings import copies, search, words
+from ..compiler.lower.strings.texts import capacity_of, literal_bytes, load_characters
 from ..kinds import tracing_kinds
 from ..language.ast import (
     Binary,
@@ -21,9 +22,9 @@ from ..language.ast import (
     TypeSyntax,
 )
 from ..semantics import convert
+from ..semantics.callees import Types, is_written, value_type
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import MAX_STRING, check_text_length
-from ..semantics.rows import Types, is_written, value_type
 from ..semantics.user_memory import advise_of_user_memory
 from ..types import (
     BOOL,
@@ -307,7 +308,7 @@ def _same_prefix(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None
     with lo.scope():
         place = lo.place_value(left)
         if text is not None:
-            strings.branch_on_literal(lo, place, capacity_of(left), text, yes, no, prefix=length)
+            copies.branch_on_literal(lo, place, capacity_of(left), text, yes, no, prefix=length)
         else:
             other = lo.place_value(right)
             words.branch_on_strings(lo, place, capacity_of(left), other, capacity_of(right), yes, no,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import CLOCK_BOOTTIME, clock_gettime_ns
 
-from ..basics import cache
+from ..base.fast_stdlib import cache
 
 
 def boot_time() -> int:

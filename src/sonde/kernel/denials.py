@@ -23,7 +23,7 @@ def explain_denial(call: str, held: int) -> PrivilegeError:
         needed = [("CAP_SYS_ADMIN", 21)]
     missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
     if missing:
-        from ..installed import as_root
+        from ..base.installation import as_root
         needs = " and ".join(missing)
         return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
             f"run as root: {as_root()}",

@@ -10,18 +10,18 @@ import errno
 import os
 from zlib import crc32
 
-from .. import uapi
 from ..arch import this_arch
 from ..asm import insn
 from ..asm.assemble import assemble
 from ..asm.insn import Insn
 from ..asm.relax import Item
+from ..base.cache_dir import read_cache, write_cache
+from ..base.record import Record
 from ..btf import codec
-from ..btf.cache import read_cache, write_cache
 from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
-from ..record import Record
+from ..layouts import uapi
+from ..layouts.uapi import HELPERS
 from ..types import Struct
-from ..uapi import HELPERS
 from .places import OWN_BTF
 
 TYPE_CHECKING = False
@@ -292,8 +292,8 @@ def _has_uretprobe_func(host: Features) -> bool | None:
 def _has_current_task_variable(host: Features) -> bool | None:
     """Where that is known, and the CPU's number needs no call (from Linux 6.10 on, as cookies of raw tracepoints)."""
     from . import syscalls
-    from .current_task import make_locator
-    from .locator import load_locator
+    from .tasks.current_task import make_locator
+    from .tasks.locator import load_locator
 
     answer = _combine_answers([host.check_feature("rdonly_cast"), host.check_feature("raw_tp_cookie")])
     found = make_locator(host.ids, 1) if host.ids else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..basics import cache
+from ..base.fast_stdlib import cache
 from ..errors import EnvironmentProblem
 from .clocks import namespace_offset
 

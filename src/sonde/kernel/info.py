@@ -7,9 +7,10 @@ import os
 import sys
 
 from ..errors import EnvironmentProblem
-from . import host, tracefs
+from . import host
 from .denials import kernel_lockdown
 from .features import TABLE, Features
+from .types import tracefs
 
 Row = tuple[str, str, str]  # section, name, value
 

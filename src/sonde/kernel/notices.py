@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ending import Ending
+from ..base.end_request import Ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

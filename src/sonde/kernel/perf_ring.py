@@ -7,7 +7,7 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from .. import uapi
+from ..layouts import uapi
 from . import syscalls
 
 RING_BYTES = 1 << 18  # a power of two

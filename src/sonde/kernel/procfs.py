@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
-from ..basics import cache
-from ..memory import Cache
+from ..base.fast_stdlib import cache
+from ..base.memory_budget import Cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

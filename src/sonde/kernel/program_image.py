@@ -6,8 +6,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 
+from ..base.record import Record
 from ..errors import SyscallError
-from ..record import Record
 from . import syscalls
 from .libc import address_of
 

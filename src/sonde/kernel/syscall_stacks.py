@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import os
 
-from .. import uapi
 from ..asm import insn
 from ..asm.assemble import assemble
 from ..errors import SyscallError
-from . import syscalls, tracefs
+from ..layouts import uapi
+from . import syscalls
+from .types import tracefs
 
 _FP = 10  # the frame pointer
 

@@ -12,10 +12,10 @@ import os
 import struct
 import sys
 
-from .. import uapi
 from ..arch import this_arch
+from ..base.record import Record
 from ..errors import PrivilegeError, SyscallError
-from ..record import Record
+from ..layouts import uapi
 from .libc import Array, address_of, last_error
 from .libc import system_call as _syscall
 

@@ -6,7 +6,7 @@ The parser fills the syntactic fields. The checker fills what is below "# checke
 
 from __future__ import annotations
 
-from ..record import Record
+from ..base.record import Record
 from ..source import Span
 from ..types import StructField, Type
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..kinds import KINDS
 from ..source import Source, Span
 from .ast import AttachPoint
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-_PIECE = patterns.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', patterns.ASCII | patterns.DOTALL)
-_PARAMETER = patterns.compile(r"\$[0-9]+", patterns.ASCII)
-_ALIAS = patterns.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", patterns.ASCII)
+_PIECE = regex_cache.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', regex_cache.ASCII | regex_cache.DOTALL)
+_PARAMETER = regex_cache.compile(r"\$[0-9]+", regex_cache.ASCII)
+_ALIAS = regex_cache.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", regex_cache.ASCII)
 
 # Probes whose second part is a file; its slashes start no predicate.
 _FILE_PROBES = frozenset([name for kind in KINDS.values() if kind.user for name in (kind.name, *kind.aliases)])
@@ -79,7 +79,7 @@ class AttachPointReader:
         if piece == '"':
             self._fail("unterminated-string", "syntax: unterminated string", start, start + 1, ['close it with "'])
         if piece[0] == '"':
-            return patterns.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1]), piece)[1:-1]
+            return regex_cache.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1]), piece)[1:-1]
         after = self._source.text[start + len(piece):start + len(piece) + 1]
         if piece == "$" and after.isalpha() and self._source.text[start - 1:start] == ":":
             self._fail("invalid-parameter", f"invalid trailing character for positional param: {after}. Try quoting "
@@ -106,7 +106,7 @@ class AttachPointReader:
             return False
         # A slash in a function's name, as Go has, unless the text up to the block reads /.../
         before_block = self._source.text[pos + 1:pos + 1000].partition("{")[0].rstrip()
-        return before_block.endswith("/") and not patterns.search(r"\s/", before_block[:-1])
+        return before_block.endswith("/") and not regex_cache.search(r"\s/", before_block[:-1])
 
     def _fail_no_attach_point(self, pos: int) -> NoReturn:
         """There is no attach point at ``pos``."""

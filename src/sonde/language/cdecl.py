@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..record import Record
+from ..base.record import Record
 from .ast import Cast, CEnum, CField, CStruct, CTypedef, Expr, Name, SizeOf, TypeSyntax
 from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX

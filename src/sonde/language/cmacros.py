@@ -5,7 +5,7 @@ Imported when a script defines the first one.
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from .lexer import TOKEN, Token
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ class CMacro:
 
 def parse_macro_parameters(text: str) -> tuple[list[str], int] | None:
     """``(a, b)`` → the names and where the body starts; None if it is malformed."""
-    found = patterns.match(_PARAMETERS, text, patterns.ASCII)
+    found = regex_cache.match(_PARAMETERS, text, regex_cache.ASCII)
     if found is None:
         return None
     names = [n.strip() for n in found[1].split(",")] if found[1].strip() else []

@@ -10,7 +10,7 @@ An entry of COLUMNS that begins with ``with -m:`` is of an option, and ``the sam
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _trailing_comment(line: str) -> str:
 
 def choose_alternative(said: str, given: set[str]) -> str:
     """A description without "with -m milliseconds": where -m is among the options ``given``, in milliseconds."""
-    found = patterns.search(_ALTERNATIVE, said) if "with -" in said else None
+    found = regex_cache.search(_ALTERNATIVE, said) if "with -" in said else None
     if found is None:
         return said
     first, blank, rest = (said[:found.start()] + said[found.end():]).partition(" ")
@@ -137,7 +137,7 @@ class MapComments:
         """What ``text`` says of the map that stands at ``offset``; "" if it says nothing."""
         if text not in self._heads:
             given = given_options(text, self._named) if self._named else set()
-            notes = patterns.finditer(_OF_MAP, text) if "// @" in text else ()  # which takes time at the start
+            notes = regex_cache.finditer(_OF_MAP, text) if "// @" in text else ()  # which takes time at the start
             said = {note[1]: note[2].strip() for note in notes}
             said |= describe_columns(head_section(text, "COLUMNS"))
             self._heads[text] = {column: choose_alternative(each, given) for column, each in said.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..source import Source, Span
 from .diagnostics import Diagnostics
 from .lexer import COMPLAINTS, Token, confusion
@@ -153,7 +153,7 @@ class Cursor:
         use of the C macro that the token comes from."""
         kind, text, start, end = self.token
         if kind == "int":
-            found = patterns.compile(r"[\w.]+", patterns.ASCII).match(self.source.text, start)
+            found = regex_cache.compile(r"[\w.]+", regex_cache.ASCII).match(self.source.text, start)
             end = found.end() if found is not None else end
         elif kind not in ("word", "var", "map", "param") and (kind == "bad" or end - start == len(text)):
             end = min(end, start + 1)

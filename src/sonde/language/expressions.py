@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..source import Span
 from . import ast
 from .ast import Expr, Stmt
@@ -30,9 +30,9 @@ _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 def _describe_malformed_number(text: str) -> tuple[str, int, int]:
     """What is wrong with a number, and its start and end. A valid unit or suffix is read first: of ``5sec``, ``ec`` is
     wrong."""
-    found = patterns.fullmatch(r"(0[xX][0-9a-fA-F_]*|[0-9][0-9_]*)([eE][0-9_]*)?((?:[num]?s|[mhd]|[uU]?[lL]{0,2})?)"
+    found = regex_cache.fullmatch(r"(0[xX][0-9a-fA-F_]*|[0-9][0-9_]*)([eE][0-9_]*)?((?:[num]?s|[mhd]|[uU]?[lL]{0,2})?)"
                                r"([a-zA-Z_]\w*)?", text)
-    if patterns.match(r"0[xX](?![0-9a-fA-F_])", text):
+    if regex_cache.match(r"0[xX](?![0-9a-fA-F_])", text):
         return "syntax: invalid integer: ", 0, 2
     if found is not None:
         digits, exponent, _, suffix = found.groups()
@@ -223,7 +223,7 @@ class ExpressionParser(TypeParser):
             return 0
         if value > MAX_INT:
             self.error("number-too-large", f"syntax: overflow error, maximum value is {MAX_INT}: "
-                       f"{patterns.sub('^0[xX]?', '', shown)}",
+                       f"{regex_cache.sub('^0[xX]?', '', shown)}",
                        self.token_span(token))
             return 0
         return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 
-from ..basics import cached_property
-from ..ownership import why_untrusted
-from ..shipped import FOLDER, exists_shipped, is_shipped, list_shipped, read_shipped
+from ..base.fast_stdlib import cached_property
+from ..base.package_files import FOLDER, exists_shipped, is_shipped, list_shipped, read_shipped
+from ..base.trusted_files import why_untrusted
 from ..source import Source
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import patterns
-from ..record import Record
+from ..base import regex_cache
+from ..base.record import Record
 from ..source import Source
 from . import ast
 from .lexer import TOKEN
@@ -79,7 +79,7 @@ class _Places:
                 self.declared.add(node.target.span.end)
             elif isinstance(node, ast.Subprogram) and node.returns is not None:
                 self.returned.add(node.returns.span.start)
-            elif isinstance(node, ast.TypeSyntax) and not patterns.match(r"(?!typeof\b)\w+\s*\(", node.span.text):
+            elif isinstance(node, ast.TypeSyntax) and not regex_cache.match(r"(?!typeof\b)\w+\s*\(", node.span.text):
                 self.types.append((node.span.start, node.span.end))
         self.types.sort()
 
@@ -101,7 +101,7 @@ class _Scanner:
         """Where each outermost #if starts and its #endif ends."""
         found: dict[int, int] = {}
         depth = start = 0
-        for line in patterns.finditer(_CONDITIONAL, self.body):
+        for line in regex_cache.finditer(_CONDITIONAL, self.body):
             if line[1] == "endif":
                 depth -= 1
                 if depth == 0:
@@ -116,7 +116,7 @@ class _Scanner:
         pos, last = 0, 0
         opens = closes = -1  # the positions after which a predicate's slashes are looked for
         while pos < len(self.body):
-            blank = patterns.compile(r"\s*").match(self.body, pos)
+            blank = regex_cache.compile(r"\s*").match(self.body, pos)
             pos = blank.end() if blank is not None else pos
             if pos >= len(self.body):
                 break
@@ -138,7 +138,7 @@ class _Scanner:
             return Piece("point", " ".join(text[pos:end].split()), pos, end)
         end = self.verbatim.get(pos)
         if end is None and text[pos] == "#":
-            line = patterns.compile(_DIRECTIVE).match(text, pos)
+            line = regex_cache.compile(_DIRECTIVE).match(text, pos)
             end = line.end() if line is not None else pos + 1
         if end is not None:
             return Piece("#", text[pos:end].rstrip(), pos, end)

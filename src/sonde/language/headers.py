@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from .. import patterns
+from ..base import regex_cache
 from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
 from .cursor import Abandoned
@@ -26,12 +26,12 @@ class HeaderParser(FileParser):
     @property
     def is_read_once(self) -> bool:
         """Whether the header asks to be read only once."""
-        return patterns.search(_ONCE, self.source.text) is not None
+        return regex_cache.search(_ONCE, self.source.text) is not None
 
     def parse_whole_header(self) -> None:
         """The header, by libclang if this reader does not understand all of it and the extra is installed. What clang
         does not understand either stays as this reader found it."""
-        from ..installed import how_to_add
+        from ..base.installation import how_to_add
         from . import libclang
         state, known = self._save_state(), len(self.diagnostics.items)
         self.parse_header()
@@ -79,7 +79,7 @@ class HeaderParser(FileParser):
         text, end = self.source.text, len(self.source.text)
         pos = self._lexer.skip_directives(0)
         while pos < end and not self.should_stop():
-            linkage = patterns.compile(_LINKAGE).match(text, pos)
+            linkage = regex_cache.compile(_LINKAGE).match(text, pos)
             if linkage is not None or text.startswith(("}", ";"), pos):
                 pos = self._lexer.skip_directives(linkage.end() if linkage is not None else pos + 1)
                 continue
@@ -144,13 +144,13 @@ class HeaderParser(FileParser):
 
     def _skip_empty_macro(self, pos: int) -> int:
         """The position after a macro that stands for nothing, like ``__BEGIN_DECLS``."""
-        found = patterns.compile(r"\w+", patterns.ASCII).match(self.source.text, pos)
+        found = regex_cache.compile(r"\w+", regex_cache.ASCII).match(self.source.text, pos)
         macro = None if found is None else self._preprocessor.macros.get(found[0])
         return pos if found is None or macro is None or macro.params is not None or macro.body else found.end()
 
     def _first_word(self, pos: int) -> str:
         """What a declaration begins with; behind ``__extension__``, and of a macro that stands for it."""
-        found = patterns.compile(r"(?:__extension__\s+)?(\w*)", patterns.ASCII).match(self.source.text, pos)
+        found = regex_cache.compile(r"(?:__extension__\s+)?(\w*)", regex_cache.ASCII).match(self.source.text, pos)
         assert found is not None
         macro = self._preprocessor.macros.get(found[1])
         return macro.body[0][1] if macro is not None and macro.params is None and macro.body else found[1]

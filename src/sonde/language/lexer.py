@@ -7,7 +7,7 @@ An error in the text becomes a ``bad`` token, which is reported only if the pars
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Token = tuple[str, str, int, int]
 
 _COMMENT = r"//[^\n]*|/\*.*?\*/"
 
-TOKEN = patterns.compile(
+TOKEN = regex_cache.compile(
     r"\s*(?:"
     r"(?P<word>[A-Za-z_]\w*)"
     r"|(?P<comment>" + _COMMENT + ")"
@@ -33,10 +33,10 @@ TOKEN = patterns.compile(
     r"|(?P<param>\$[0-9#]\w*)"
     r"|(?P<char>'(?:[^'\\\n]|\\(?:x[0-9a-fA-F]{1,2}|[0-7]{1,3}|[^\n]))')"
     r"|(?P<end>\Z)"
-    r"|(?P<other>.))", patterns.ASCII | patterns.DOTALL)
+    r"|(?P<other>.))", regex_cache.ASCII | regex_cache.DOTALL)
 
 # A comment that nobody closes goes to the end: only within an item does anything miss what it takes.
-_TRIVIA = patterns.compile(r"(?:\s+|" + _COMMENT + r"|/\*.*\Z)*", patterns.ASCII | patterns.DOTALL)
+_TRIVIA = regex_cache.compile(r"(?:\s+|" + _COMMENT + r"|/\*.*\Z)*", regex_cache.ASCII | regex_cache.DOTALL)
 
 
 class Lexer:
@@ -217,7 +217,7 @@ def parse_integer(text: str) -> int | None:
     """
     if text.isdigit() and text.isascii() and len(text) <= 64 and (text[0] != "0" or len(text) == 1):
         return int(text)
-    found = patterns.fullmatch(_NUMBER, text, patterns.ASCII)
+    found = regex_cache.fullmatch(_NUMBER, text, regex_cache.ASCII)
     if found is None:
         return None
     hexadecimal, octal, decimal, exponent, suffix = found.groups()
@@ -248,7 +248,7 @@ def unescape_string(text: str) -> tuple[str, list[tuple[int, int]]]:
     """
     wrong: list[tuple[int, int]] = []
 
-    def replace_escape(found: patterns.Match[str]) -> str:
+    def replace_escape(found: regex_cache.Match[str]) -> str:
         hexadecimal, octal, char = found.groups()
         if char is not None:
             if char not in _ESCAPES:
@@ -260,7 +260,7 @@ def unescape_string(text: str) -> tuple[str, list[tuple[int, int]]]:
         byte &= 255
         return chr(byte) if byte < 128 else chr(0xDC00 + byte)
 
-    value = patterns.sub(_ESCAPE, replace_escape, text, flags=patterns.DOTALL) if "\\" in text else text
+    value = regex_cache.sub(_ESCAPE, replace_escape, text, flags=regex_cache.DOTALL) if "\\" in text else text
     if not value.isascii():
         try:
             value = value.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")

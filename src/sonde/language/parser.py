@@ -6,7 +6,7 @@ level. A syntax error ends the item it is in (a probe, a definition); parsing go
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
@@ -81,7 +81,7 @@ class Parser(FileParser):
         while pos < end and not self.should_stop():
             self.load_tokens([("eof", "", pos, pos)])
             is_item = text.startswith(_ITEM_WORDS, pos)
-            found = patterns.compile(_ITEM, patterns.ASCII).match(text, pos) if is_item else None
+            found = regex_cache.compile(_ITEM, regex_cache.ASCII).match(text, pos) if is_item else None
             try:
                 pos = self._parse_clause(pos) if found is None else self._parse_item(found, pos)
             except Abandoned:
@@ -119,7 +119,7 @@ class Parser(FileParser):
 
     # --- items --------------------------------------------------------------------------------------------
 
-    def _parse_item(self, found: patterns.Match[str], pos: int) -> int:
+    def _parse_item(self, found: regex_cache.Match[str], pos: int) -> int:
         kind = found.lastgroup
         self._begun |= kind in ("macro", "fn", "let", "table")
         if kind == "config":
@@ -182,7 +182,7 @@ class Parser(FileParser):
         if pos >= len(text):
             self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, pos, pos),
                       [f"say what it is to do: {point.text} {{ ... }}"])
-        rest = patterns.compile(r"[@$]?\w+|\S", patterns.ASCII).match(text, pos)
+        rest = regex_cache.compile(r"[@$]?\w+|\S", regex_cache.ASCII).match(text, pos)
         assert rest is not None
         hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
         self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
@@ -202,7 +202,7 @@ class Parser(FileParser):
         self._script.definitions.append(node)
         self._check_place("C definitions", node.span)
         text, end = self.source.text, self._lexer.skip_trivia(self.tokens[-1][2])
-        behind = patterns.compile(r"[A-Za-z_](?:/\*(?s:.*?)\*/|[^;{#])*;?").match(text, end)
+        behind = regex_cache.compile(r"[A-Za-z_](?:/\*(?s:.*?)\*/|[^;{#])*;?").match(text, end)
         if behind is not None:  # attributes, if it is not the next item
             self.load_tokens(self._preprocessor.expand_tokens(self._lexer.tokenize_line(*behind.span())))
             self.parse_attributes(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..source import Source, Span
 from .diagnostics import Diagnostics
 from .effort import Effort
@@ -22,6 +22,7 @@ _COMMENT = r"(?s:/\*.*?(?:\*/|\Z)|//.*)"
 _QUOTED_OR_COMMENT = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|' + _COMMENT
 _BRANCH = _QUOTED_OR_COMMENT + r"|(?m:^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b)"
 
+_PRAGMA = r'_Pragma\s*\(\s*"([^"\n]*)"\s*\)|\w+'
 _PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"\\]*"'  # a plain number or string: the name of a constant
 
 
@@ -72,7 +73,8 @@ class Preprocessor:
     def handle_pragma(self, pos: int) -> int:
         """Obey ``_Pragma("...")``, or a macro that stands for one, if that is at ``pos``; returns where the text goes
         on."""
-        found = patterns.compile(r'_Pragma\s*\(\s*"([^"\n]*)"\s*\)|\w+', patterns.ASCII).match(self._source.text, pos)
+        pragma = regex_cache.compile(_PRAGMA, regex_cache.ASCII)
+        found = pragma.match(self._source.text, pos)
         if found is None:
             return pos
         text, macro = found[1], self.macros.get(found[0])
@@ -111,22 +113,22 @@ class Preprocessor:
         if name == "define":
             self._define_macro(rest, span)
         elif name == "undef":
-            self._undefine_macro(patterns.sub(_COMMENT, " ", rest).strip())
+            self._undefine_macro(regex_cache.sub(_COMMENT, " ", rest).strip())
         elif name in ("include", "include_next"):
-            self._handle_include(patterns.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span, name)
+            self._handle_include(regex_cache.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span, name)
         elif name == "error":
             self._error("error-directive", f"#error{rest.rstrip()}", span)
         elif name == "pragma":
             self._set_pack(rest, span)
         elif name not in ("warning", "line", "ident", "") and not name.isdigit():
             self._error("unknown-directive", f"unknown directive #{name}", span, ("comments start with //",))
-        elif not name and not rest.startswith("!") and patterns.sub(_COMMENT, " ", rest).strip():
+        elif not name and not rest.startswith("!") and regex_cache.sub(_COMMENT, " ", rest).strip():
             self._error("unknown-directive", "unknown directive", span, ("comments start with //",))
 
     def _set_pack(self, rest: str, span: Span) -> None:
         """Obey ``pack(2)``, ``pack()``, ``pack(push)``, ``pack(push, 2)`` and ``pack(pop)``; no other pragma changes a
         layout."""
-        found = patterns.match(r"\s*pack\s*\(([^)]*)\)", rest)
+        found = regex_cache.match(r"\s*pack\s*\(([^)]*)\)", rest)
         if found is None:
             return
         words = [self.defines.get(word.strip(), word.strip()) for word in found[1].split(",")]
@@ -145,18 +147,18 @@ class Preprocessor:
         self.macros.pop(name, None)
 
     def _define_macro(self, rest: str, span: Span) -> None:
-        found = patterns.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, patterns.ASCII)
+        found = regex_cache.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, regex_cache.ASCII)
         if found is None:
             self._error("bad-define", "#define needs a name", span, ("write #define NAME value",))
             return
         name = found[1]
         self._undefine_macro(name)
-        text = patterns.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[found.end():])
+        text = regex_cache.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[found.end():])
         if found[2]:
             self._define_function_macro(name, "(" + text, span)
             return
         self.defines[name] = text = text.strip()
-        if not patterns.fullmatch(_PLAIN, text, patterns.ASCII):
+        if not regex_cache.fullmatch(_PLAIN, text, regex_cache.ASCII):
             from .cmacros import CMacro
             self.macros[name] = CMacro(name, None, text)
 
@@ -170,7 +172,7 @@ class Preprocessor:
             self.macros[name] = CMacro(name, found[0], text[found[1]:].strip())
 
     def _handle_include(self, rest: str, span: Span, directive: str) -> None:
-        found = patterns.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
+        found = regex_cache.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
         if found is None:
             self._error("bad-include", f"#{directive} needs a header", span, ("write #include <linux/sched.h>",))
             return
@@ -178,11 +180,11 @@ class Preprocessor:
         if self._include_file is not None:
             self._include_file(found[1] or found[2], bool(found[2]), span, directive == "include_next")
 
-    def _branch_holds(self, name: str, line: patterns.Match[str]) -> bool:
+    def _branch_holds(self, name: str, line: regex_cache.Match[str]) -> bool:
         """Whether the branch after ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
         if name in ("if", "elif"):
             return self._condition(line.start("rest"), line.end())
-        word = "".join(patterns.sub(_COMMENT, " ", line["rest"]).split()[:1])  # what follows it is ignored
+        word = "".join(regex_cache.sub(_COMMENT, " ", line["rest"]).split()[:1])  # what follows it is ignored
         if not word.isidentifier():
             self._error("bad-condition", f"#{name} needs a name", Span(self._source, line.start(), line.end()))
         return self.is_defined(word) == (name == "ifdef")
@@ -190,7 +192,7 @@ class Preprocessor:
     def _skip_branches(self, pos: int, taken: bool = False) -> int:
         """Past the branches that are not taken: after the #elif or #else that is, or after the #endif."""
         depth = 0
-        for found in patterns.compile(_BRANCH).finditer(self._source.text, pos):
+        for found in regex_cache.compile(_BRANCH).finditer(self._source.text, pos):
             name = found[1]
             if name is None:  # text that may look like one
                 continue
@@ -208,8 +210,8 @@ class Preprocessor:
         return len(self._source.text)
 
 
-def _directive_line(text: str, pos: int) -> patterns.Match[str]:
+def _directive_line(text: str, pos: int) -> regex_cache.Match[str]:
     """The logical line whose ``#`` is at ``pos``."""
-    found = patterns.compile(_LINE, patterns.ASCII).match(text, pos)
+    found = regex_cache.compile(_LINE, regex_cache.ASCII).match(text, pos)
     assert found is not None
     return found

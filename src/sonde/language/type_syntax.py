@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from .ast import Expr, TypeSyntax
 from .cursor import Cursor
 from .lexer import MAX_INT, parse_integer
@@ -65,7 +65,7 @@ def normalise_base_type(words: list[str]) -> str:
 
 def size_of_base(name: str) -> int | None:
     """Bytes of a base type by its name; None for any other type."""
-    sized = patterns.fullmatch(_SIZED, name)
+    sized = regex_cache.fullmatch(_SIZED, name)
     return int(sized[1]) // 8 if sized is not None else _SIZES.get(name.removeprefix("unsigned "))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-from ..record import Record
-from ..runtime.merge import MASK, is_additive
+from ..base.record import Record
+from ..runtime.maps.merge import MASK, is_additive
 from ..types import Aggregate
 
 Words = Sequence[int]  # of an aggregate, as laid out in sonde.types

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..base.json_checks import Json, as_flag, as_integer, as_integers, as_list, as_text, as_texts
 from ..errors import SondeError
-from ..plain import Json, as_flag, as_integer, as_integers, as_list, as_text, as_texts
-from ..runtime.aggregates import Histogram, LinearHistogram, Stats
-from ..runtime.series import Series
-from ..runtime.values import (
+from ..runtime.maps.aggregates import Histogram, LinearHistogram, Stats
+from ..runtime.maps.series import Series
+from ..runtime.records.values import (
     ArrayValue,
     Buffer,
     EnumValue,

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ..errors import SondeError
-from ..runtime.aggregate_values import aggregate_value
-from ..runtime.merge import MASK, is_additive, merge_states
+from ..runtime.maps.aggregate_values import aggregate_value
+from ..runtime.maps.merge import MASK, is_additive, merge_states
 from ..types import Aggregate
 from .delta import Delta
 from .portable import decode_value, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.values import Item, ScriptValue
+    from ..runtime.records.values import Item, ScriptValue
 
 MOST_KEYS = 1 << 20    # of a table
 SHARE = 4              # one source may have this share of them, so that it cannot take the others' room

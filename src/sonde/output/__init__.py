@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from struct import Struct as Layout
 
-from ..basics import Protocol
-from ..ending import Ending
-from ..runtime.decoders import make_buffer_decoder, make_decoder
+from ..base.end_request import Ending
+from ..base.fast_stdlib import Protocol
 from ..runtime.provenance import Provenance
-from ..runtime.values import DecodingContext, Item, Items, OwnText, ScriptValue, strftime
+from ..runtime.records.decoders import make_buffer_decoder, make_decoder
+from ..runtime.records.values import DecodingContext, Item, Items, OwnText, ScriptValue, strftime
 from ..source import shown_place
 from ..spec import EventField, EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Buf
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias
 
-    from ..runtime.batch import Records
-    from ..runtime.dumps import Dump
-    from ..runtime.full_maps import FullMap
+    from ..runtime.costs.statistics import ProbeCost
+    from ..runtime.flight.dumps import Dump
     from ..runtime.losses import Withheld
-    from ..runtime.statistics import ProbeCost
+    from ..runtime.maps.full_maps import FullMap
+    from ..runtime.records.batch import Records
     from ..source import Span
     from ..spec import FormatPart
     from .cut import OnCut
     from .outside import Outside, PacketSink
-    from .rows import Rows
+    from .table_rows import Rows
 
 Handler: TypeAlias = "Callable[[bytes, int], object]"  # (buffer, offset of a record)
 # (map, "" | "clear" | "zero") -> its (key, value) pairs
@@ -304,8 +304,8 @@ def unset_items(named: MapSpec, context: DecodingContext) -> list[Item]:
 
 def unset_aggregate(value: Aggregate) -> list[Item]:
     """The same of a map with an aggregate."""
-    from ..runtime.aggregate_values import aggregate_value
-    from ..runtime.aggregates import Drawing
+    from ..runtime.maps.aggregate_values import aggregate_value
+    from ..runtime.maps.aggregates import Drawing
     zero = aggregate_value(value, [0] * value.words)
     return [] if isinstance(zero, Drawing) else [(None, zero)]
 
@@ -318,7 +318,7 @@ def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output, de
     from .json import JsonOutput
     if not isinstance(out, JsonOutput):
         return None
-    from .rows import Rows
+    from .table_rows import Rows
     return Rows(columns, context, out, declared)
 
 

@@ -6,7 +6,7 @@ import os
 import select
 from collections.abc import Callable
 
-from ..ending import LAST, Ending
+from ..base.end_request import LAST, Ending
 
 _MOST = 1 << 20  # bytes of output that are held; a command that prints more is printed in pieces
 _LOOK = 100      # ms: so often the wish to end is looked at

@@ -18,16 +18,16 @@ import sys
 from itertools import repeat
 from struct import Struct as Layout
 
-from ..basics import TypeVar
-from ..record import Record
-from ..runtime.decoders import (
+from ..base.fast_stdlib import TypeVar
+from ..base.record import Record
+from ..runtime.records.decoders import (
     INT_CODES,
     make_buffer_decoder,
     make_decoder,
     make_long_text_cutter,
     make_text_cutter,
 )
-from ..runtime.values import Buffer, DecodingContext, ScriptValue, to_text
+from ..runtime.records.values import Buffer, DecodingContext, ScriptValue, to_text
 from ..spec import MOST_FIXED, EventField, FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
 from .cut import lower_half

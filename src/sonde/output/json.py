@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import strerror
 
-from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
+from ..runtime.costs.statistics import ProbeCost
+from ..runtime.maps.aggregates import Bucket, Drawing, Histogram, Stats
+from ..runtime.maps.series import Series
 from ..runtime.provenance import Provenance
-from ..runtime.series import Series
-from ..runtime.statistics import ProbeCost
-from ..runtime.values import (
+from ..runtime.records.values import (
     ArrayValue,
     Buffer,
     EnumValue,
@@ -27,9 +27,9 @@ from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.dumps import Dump
-    from ..runtime.full_maps import FullMap
+    from ..runtime.flight.dumps import Dump
     from ..runtime.losses import Withheld
+    from ..runtime.maps.full_maps import FullMap
     from ..source import Span
 
 _ESCAPES = {c: f"\\u{c:04x}" for c in CONTROLS} | {ord(c): e for c, e in zip('"\\\b\f\n\r\t', (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..shipped import FOLDER, read_shipped
+from ..base.package_files import FOLDER, read_shipped
 
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 SANS = "system-ui, sans-serif"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..basics import Protocol
+from ..base.fast_stdlib import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..ending import Ending
+    from ..base.end_request import Ending
 
 
 class PacketSink(Protocol):

@@ -10,8 +10,8 @@ import os
 import stat
 from struct import Struct
 
+from ..base.trusted_files import open_guarded, own_users
 from ..errors import SondeError
-from ..ownership import open_guarded, own_users
 
 _HEADER = Struct("=IHHiIII")  # magic, version, time zone, accuracy, longest packet, link type
 _RECORD = Struct("=IIII")     # seconds, microseconds, bytes kept, bytes on the wire

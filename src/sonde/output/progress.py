@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..basics import TypeVar
+from ..base.fast_stdlib import TypeVar
 
 Item = TypeVar("Item")
 

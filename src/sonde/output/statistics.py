@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..runtime.statistics import ProbeCost
+from ..runtime.costs.statistics import ProbeCost
 
 _HEAD = ("runs", "ns/run", "CPU", "skipped", "lost", "probe")
 

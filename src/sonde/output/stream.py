@@ -6,7 +6,7 @@ import os
 import stat
 from time import monotonic
 
-from ..ending import LAST, Ending
+from ..base.end_request import LAST, Ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

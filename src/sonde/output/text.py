@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from ..basics import itemgetter
-from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
+from ..base.fast_stdlib import itemgetter
 from ..runtime.losses import with_times
+from ..runtime.maps.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
-from ..runtime.values import ArrayValue, EnumValue, Items, RecordValue, ScriptValue, StructValue, key_text, to_text
+from ..runtime.records.values import (
+    ArrayValue,
+    EnumValue,
+    Items,
+    RecordValue,
+    ScriptValue,
+    StructValue,
+    key_text,
+    to_text,
+)
 from ..source import show_expansion, show_place, shown_place
 from .stream import NONE, Stream, Streams
 
@@ -15,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-    from ..runtime.dumps import Dump
-    from ..runtime.full_maps import FullMap
+    from ..runtime.costs.statistics import ProbeCost
+    from ..runtime.flight.dumps import Dump
     from ..runtime.losses import Withheld
-    from ..runtime.number_rows import NumberRows
-    from ..runtime.statistics import ProbeCost
+    from ..runtime.maps.full_maps import FullMap
+    from ..runtime.records.number_rows import NumberRows
     from ..source import Span
 
 # Characters that steer terminals, and how they are shown. Some terminals know those of C1 as single bytes too.
@@ -53,7 +62,7 @@ def _number_rows(items: Items) -> NumberRows | None:
     """The pairs, if they are rows of numbers: only those of a large map are."""
     if isinstance(items, list):
         return None
-    from ..runtime.number_rows import NumberRows
+    from ..runtime.records.number_rows import NumberRows
     return items if isinstance(items, NumberRows) else None
 
 

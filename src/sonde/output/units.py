@@ -3,7 +3,7 @@ columns."""
 
 from __future__ import annotations
 
-from ..record import Value
+from ..base.record import Value
 from ..spec import MapSpec
 from ..types import Aggregate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..record import Record
+from ..base.record import Record
 from ..runtime.child import Child, Process
 from ..spec import ScriptSpec
 

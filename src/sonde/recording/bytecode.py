@@ -33,7 +33,7 @@ from ..asm.insn import (
     Insn,
     decode_program,
 )
-from ..record import Value
+from ..base.record import Value
 
 MASK, HALF = (1 << 64) - 1, 1 << 63
 STACK, DEPTH = 512, 64  # bytes of a frame; nested frames

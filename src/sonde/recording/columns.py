@@ -29,8 +29,8 @@ from struct import Struct as Layout
 from struct import error as StructError
 
 from .. import types as t
-from ..record import Value
-from ..runtime.batch import Batch
+from ..base.record import Value
+from ..runtime.records.batch import Batch
 from ..spec import EventSite, ScriptSpec
 from ..types import Type
 from .container import Damaged

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from .. import types as t
+from ..base.json_checks import Json, JsonObject, as_list, as_object, as_text
+from ..base.record import Record
 from ..errors import UsageError
-from ..plain import Json, JsonObject, as_list, as_object, as_text
-from ..record import Record
 from ..spec import ScriptSpec
 from .container import Damaged
 
@@ -68,7 +68,7 @@ def kept_arguments(world: World, category: str, event: str) -> list[str]:
 
 def plain_events(wanted: str, world: World) -> list[Json]:
     """What the head of a recording says about its events: one site for each, in this order."""
-    from ..kernel.tracefs import find_tracefs, read_format
+    from ..kernel.types.tracefs import find_tracefs, read_format
     return [{"name": f"tracepoint:{category}:{event}", "format": read_format(find_tracefs(), category, event)}
             for category, event in find_tracepoints(wanted, world)]
 

@@ -13,17 +13,17 @@ from ..kinds import find_kind
 from ..language.ast import Call, FieldAccess, Index, Node, Reference, Unary
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.parser import parse_script
-from ..runtime.batch import Batch, Records
+from ..runtime.records.batch import Batch, Records
+from ..semantics.callees import BuiltinRow, row_of
 from ..semantics.nodes import Use, is_args, walk_nodes
-from ..semantics.rows import BuiltinRow, row_of
 from ..semantics.typed import CheckedProbe, CheckedScript
 from ..source import Source
 from ..spec import ErrorSite, ScriptSpec, TracepointFormat
+from .bpf_machine import Machine
 from .columns import NUMBER, TEXT, BlockOfRecords, Leaf, read_column
 from .container import Damaged
 from .evaluate import Refused
 from .events import BUILTINS, FIELD, RecordedEvent
-from .machine import Machine
 from .names import has_names
 from .replay import Recording
 

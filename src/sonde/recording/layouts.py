@@ -14,9 +14,9 @@ from typing import Any
 
 from .. import spec as s
 from .. import types as t
-from ..output.rows import check_columns
-from ..plain import Json, JsonObject, as_flag, as_integer, as_integers, as_list, as_object, as_text, as_texts
-from ..record import Record
+from ..base.json_checks import Json, JsonObject, as_flag, as_integer, as_integers, as_list, as_object, as_text, as_texts
+from ..base.record import Record
+from ..output.table_rows import check_columns
 from ..source import Source, Span
 from .columns import MOST_BYTES
 from .container import Damaged

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .. import types as t
-from ..plain import Json, as_list
-from ..runtime.values import DecodingContext, NamedNumber, ScriptValue, StackTrace, UserAddress
+from ..base.json_checks import Json, as_list
+from ..runtime.records.values import DecodingContext, NamedNumber, ScriptValue, StackTrace, UserAddress
 from ..spec import ScriptSpec
 from .container import Damaged
 

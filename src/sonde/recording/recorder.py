@@ -20,13 +20,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..api import Trace
+from ..library.trace import Trace
 from ..output import Handler, Printer
 from ..output.outside import Outside
-from ..runtime.batch import Batch, Raw, Records
-from ..runtime.decoders import make_decoder
-from ..runtime.events import MapReader
-from ..runtime.maps import Map, RawItem
+from ..runtime.maps.access import Map, RawItem
+from ..runtime.records.batch import Batch, Raw, Records
+from ..runtime.records.decoders import make_decoder
+from ..runtime.records.events import MapReader
 from ..spec import EventSite, ScriptSpec
 from ..types import StackCopy
 from .columns import MOST_RECORDS, RecordGatherer
@@ -36,12 +36,12 @@ from .names import ENTRY, Answer, Asked, ToldNames, ask_names, has_names
 from .snapshots import ItemReader, MapSnapshot, pack_snapshot, pack_with_head
 
 if TYPE_CHECKING:
-    from ..ending import Ending
-    from ..plain import Json, JsonObject
+    from ..base.end_request import Ending
+    from ..base.json_checks import Json, JsonObject
     from ..runtime.losses import Losses
     from ..runtime.provenance import Provenance
+    from ..runtime.records.values import DecodingContext, Items
     from ..runtime.session import Session
-    from ..runtime.values import DecodingContext, Items
 
 _FULL = 2 << 20  # bytes of records in a block, about
 _BLOCK = MOST_RECORDS >> 2  # records in a block
@@ -298,7 +298,7 @@ class RecordingTrace(Trace):
         super()._bind_session()
         self._notes = Notes(self._descriptor, self.spec, self.session, self.context)
         self._context = self._notes.context
-        from ..runtime.events import EventDecoder
+        from ..runtime.records.events import EventDecoder
         self._decoder = EventDecoder(self.spec, self._context)
         self._reader = MapReader(self.session.maps, self._context)
         self.outside = _KeptOutside(self._notes.recorder)

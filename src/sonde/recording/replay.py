@@ -1,7 +1,7 @@
 """The reading side: a recording as a trace whose events have already happened.
 
-:class:`ReplayTrace` is a :class:`sonde.traced_run.TracedRun`: what prints, draws or exports a run does the same with a
-recording. It asks nothing of the kernel.
+:class:`ReplayTrace` is a :class:`sonde.library.traced_run.TracedRun`: what prints, draws or exports a run does the same
+with a recording. It asks nothing of the kernel.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from struct import error as StructError
 from sys import byteorder
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..ending import Ending
+from ..base.end_request import Ending
+from ..base.json_checks import Json, JsonObject, as_integer, as_integers, as_list, as_object, as_text, as_texts
+from ..base.memory_budget import Memory
+from ..base.record import Record
 from ..errors import AttachError, SondeError
-from ..memory import Memory
+from ..library.traced_run import TracedRun
 from ..output.outside import Outside, PacketSink
-from ..plain import Json, JsonObject, as_integer, as_integers, as_list, as_object, as_text, as_texts
-from ..record import Record
-from ..runtime.batch import Raw, Records
-from ..runtime.events import Event, EventDecoder
-from ..runtime.full_maps import FullMap
 from ..runtime.losses import Losses, Withheld
-from ..runtime.maps import RawItem
+from ..runtime.maps.access import RawItem
+from ..runtime.maps.full_maps import FullMap
 from ..runtime.provenance import Provenance
-from ..semantics.options import Options
+from ..runtime.records.batch import Raw, Records
+from ..runtime.records.events import Event, EventDecoder
+from ..semantics.script_options import Options
 from ..spec import MapSpec, ScriptSpec
-from ..traced_run import TracedRun
 from .columns import BlockOfRecords
 from .container import Damaged, read_blocks
 from .layouts import read_spec
@@ -34,8 +34,8 @@ from .names import RecordedNames
 from .snapshots import ItemReader, MapSnapshot, SnapshotReader, read_json, split_head
 
 if TYPE_CHECKING:
-    from ..runtime.programs import LoadedProgram
-    from ..runtime.values import Items
+    from ..runtime.attach.programs import LoadedProgram
+    from ..runtime.records.values import Items
 
 SAMPLE, ASKED, FINAL = "sample", "asked", "final"
 _CLOCKS = ("boot", "monotonic", "tai")

@@ -13,17 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from struct import Struct as Layout
 
-from ..plain import Json, JsonObject, as_integer
-from ..record import Record
-from ..runtime.events import MapReader
-from ..runtime.maps import RawItem
+from ..base.json_checks import Json, JsonObject, as_integer
+from ..base.record import Record
+from ..runtime.maps.access import RawItem
+from ..runtime.records.events import MapReader
 from ..spec import MapSpec, ScriptSpec
 from ..types import Aggregate
 from .container import LARGEST, Damaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.values import Item
+    from ..runtime.records.values import Item
 
 _LENGTH = Layout("<I")
 _PIECE = 1 << 20  # bytes of a block, about

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..basics import signal
+from ..base.fast_stdlib import signal
 from ..errors import EnvironmentProblem, SondeError, UsageError
 from ..kernel import syscalls
 

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from ..arch import this_arch
-from ..basics import cached_property
+from ..base.fast_stdlib import cached_property
+from ..base.memory_budget import Memory
 from ..errors import EnvironmentProblem, SondeError
 from ..kernel import host, procfs
 from ..kernel.clocks import boot_time
-from ..library_texts import syscall_text
-from ..memory import Memory
+from ..layouts.c_library_texts import syscall_text
 from ..spec import PY_IMAGES, UNWIND_FILES, ScriptSpec, is_python_frame
 from ..types import GROUPS, Stack, Symbol, Tuple, Type, USym
-from .maps import Map
-from .stacks import StackFrames
+from .maps.access import Map
+from .stacks.frames import StackFrames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..kernel.groups import Groups
-    from ..kernel.mappings import MappingLog
-    from ..kernel.symbols import KernelSymbols
-    from ..kernel.unwind import Unwinder
-    from ..kernel.user_symbols import UserSymbols
+    from ..kernel.groups.lookup import Groups
+    from ..kernel.names.mappings import MappingLog
+    from ..kernel.names.symbols import KernelSymbols
+    from ..kernel.names.unwind import Unwinder
+    from ..kernel.names.user_symbols import UserSymbols
     from .child import Process
-    from .pythons import Pythons
-    from .unwind_tables import UnwindTables
+    from .stacks.pythons import Pythons
+    from .stacks.unwind_tables import UnwindTables
 
 
 class LiveContext:
-    """See :class:`sonde.runtime.values.Context`. ``maps`` are the session's.
+    """See :class:`sonde.runtime.records.values.Context`. ``maps`` are the session's.
 
     Whatever is looked up is kept, so that values which were printed once can be printed after the session.
     """
@@ -56,18 +56,18 @@ class LiveContext:
 
     @cached_property
     def _kernel(self) -> KernelSymbols:
-        from ..kernel.symbols import KernelSymbols
+        from ..kernel.names.symbols import KernelSymbols
         return KernelSymbols()
 
     @cached_property
     def _user_symbols(self) -> UserSymbols:
         from ..kernel.foreign import files
-        from ..kernel.user_symbols import UserSymbols
+        from ..kernel.names.user_symbols import UserSymbols
         files.limit_kept_bytes(self._memory.symbols)
         return UserSymbols(self._log, self._memory.symbols // 4)
 
     def _start_mapping_log(self) -> MappingLog:
-        from ..kernel.mappings import MappingLog
+        from ..kernel.names.mappings import MappingLog
         log = MappingLog(memory=self._memory.symbols // 8,
                          watchers=[each for each in (self._python, self.unwind_tables) if each is not None])
         log.start()
@@ -77,7 +77,7 @@ class LiveContext:
         return log
 
     def _new_unwind_tables(self, maps: Mapping[str, Map]) -> UnwindTables:
-        from .unwind_tables import UnwindTables
+        from .stacks.unwind_tables import UnwindTables
         return UnwindTables(maps, lambda pid, address: self._user_symbols.find_mapping(pid, address),
                             lambda: self._log.drain_rings() if self._log is not None else None)
 
@@ -134,7 +134,7 @@ class LiveContext:
     def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
         """Instruction addresses of a stack, by the tables of the files that the process has mapped."""
         if self._unwinder is None:
-            from ..kernel import unwind
+            from ..kernel.names import unwind
             self._unwinder = unwind.Unwinder(this_arch())
         found = self._unwinder.walk_stack(registers, stack, base,
                                           lambda address: self._user_symbols.find_mapping(tgid, address), limit)
@@ -239,10 +239,10 @@ def _has_user_address(type: Type) -> bool:
 def _find_pythons(maps: Mapping[str, Map]) -> Pythons | None:
     if PY_IMAGES not in maps:
         return None
-    from .pythons import Pythons
+    from .stacks.pythons import Pythons
     return Pythons(maps)
 
 
 def _new_groups(cgroups: procfs.Cgroups) -> Groups:
-    from ..kernel.groups import Groups
+    from ..kernel.groups.lookup import Groups
     return Groups(cgroups)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 
-from ..record import Record
+from ..base.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..plain import JsonObject
+    from ..base.json_checks import JsonObject
     from .losses import Losses
     from .session import Session
 

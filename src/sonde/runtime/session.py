@@ -19,7 +19,7 @@ import os
 import sys
 import time
 
-from ..ending import Ending
+from ..base.end_request import Ending
 from ..errors import AttachError
 from ..kernel import syscalls
 from ..kernel.clocks import boot_time
@@ -35,19 +35,19 @@ from ..spec import (
     EventField,
     ScriptSpec,
 )
-from .attachments import Attachments
-from .batch import Raw, Records
+from .attach.attachments import Attachments
+from .attach.loading import Loader
+from .attach.programs import LoadedProgram
 from .child import Child, Process
-from .delivery import Delivery
-from .full_maps import LOOK, FullMap, FullMaps
-from .loading import Loader
 from .losses import Losses
-from .maps import Map
+from .maps.access import Map
+from .maps.full_maps import LOOK, FullMap, FullMaps
+from .maps.state import State
 from .period import TracedPeriod
-from .programs import LoadedProgram
-from .ringbuf import Ring
+from .records.batch import Raw, Records
+from .records.delivery import Delivery
+from .records.ringbuf import Ring
 from .signals import Signals
-from .state import State
 from .tracing_clock import FOREVER, TracingClock
 from .waiting import Waiting
 
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from mmap import mmap
     from typing import Self
 
-    from .budget import Budget
-    from .flight_memory import FlightMemory
+    from .costs.budget import Budget
+    from .flight.memory import FlightMemory
     from .waiting import Followed
 
 ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
@@ -107,7 +107,7 @@ class Session:
         self._handle_signals = handle_signals
         self._statistics: Fd | None = None
         if run_statistics:
-            from .statistics import enable_statistics
+            from .costs.statistics import enable_statistics
             self._statistics = enable_statistics()
         self._started = False
         self._stopped = False
@@ -132,7 +132,7 @@ class Session:
         self._delivery = Delivery(self.spec, self._open_ring(DATA_RING), self._open_ring(CONTROL_RING), self._memory,
                                   self.ending)
         if FLIGHT in self.maps:
-            from .flight_memory import FlightMemory
+            from .flight.memory import FlightMemory
             self.flight = FlightMemory(self.spec, self.maps, self._state)
         self._set_globals()
         self.programs = self._loader.load_programs()
@@ -150,7 +150,7 @@ class Session:
             self.flight.keep_beginning()
         self._delivery.read_controls(self._handle_control)
         if self._share:
-            from .budget import Budget
+            from .costs.budget import Budget
             self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self.waiting.wake)
         mappings = self._map_probed_files()
         try:
@@ -175,7 +175,7 @@ class Session:
         points = [point for program in self.programs for point in program.spec.attach if KINDS[point.kind].user]
         if not points:
             return []
-        from .probed_files import map_probed_files
+        from .attach.probed_files import map_probed_files
         return map_probed_files(points, self.process)
 
     def _awaits_events(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..basics import signal
-from ..ending import Ending
+from ..base.end_request import Ending
+from ..base.fast_stdlib import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from ..kernel.clocks import boot_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .state import State
+    from .maps.state import State
 
 FOREVER = (1 << 64) - 1
 

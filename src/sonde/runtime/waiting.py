@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import select
 
-from .delivery import REST
+from .records.delivery import REST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Protocol
 
-    from .delivery import Delivery
     from .losses import Losses
+    from .records.delivery import Delivery
 
     class Followed(Protocol):
         """What tells of processes or control groups while a script runs."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..language.ast import Binary, Call, Expr, StrLiteral, Unary
 from ..spec import Config
-from .options import Options
-from .rows import Functions
+from .callees import Functions
+from .script_options import Options
 from .world import World
 
 

@@ -14,9 +14,9 @@ from .finder import ProbeFinder, WrittenPoint
 from .kernel_probes import choose_kinds
 from .nodes import Use, copy_tree, followed_results
 from .object_probes import check_mixed
-from .options import Options
 from .probe_names import mark_names, takes_name
 from .providers import BY_KIND, find_provider
+from .script_options import Options
 from .typed import CheckedProbe
 from .user_probes import resolve_user_results
 from .world import World
@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from .rows import Language
+    from .callees import Language
 
 
 def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config, language: Language,

@@ -7,8 +7,8 @@ from ..language.ast import Call, Choice, Name, Reference, StrLiteral
 from ..language.diagnostics import nearest_names
 from ..types import VOID, Type
 from . import convert
+from .callees import BuiltinRow
 from .context import ARGUMENT, CheckContext
-from .rows import BuiltinRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .. import patterns
-from ..basics import TypeVar
+from ..base import regex_cache
+from ..base.fast_stdlib import TypeVar
 from ..language.ast import Binary, Call, Name, Node, StrLiteral, TableColumn
+from .callees import Functions
 from .nodes import Tree, walk_nodes
-from .rows import Functions
 
 T = TypeVar("T")
-_COLUMN = patterns.compile(r"\bCOMM( *)")  # a heading, with the room up to the next one
+_COLUMN = regex_cache.compile(r"\bCOMM( *)")  # a heading, with the room up to the next one
 
 
 def show_groups(trees: Tree, by: str, functions: Functions) -> bool:

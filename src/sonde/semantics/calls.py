@@ -24,9 +24,9 @@ from ..types import (
 )
 from . import convert
 from .builtins import check_builtin_call, probe_type
+from .callees import FunctionRow, Parameter
 from .context import ARGUMENT, CheckContext
 from .expressions import text_type
-from .rows import FunctionRow, Parameter
 from .typed import Unfilled, WholeMap
 
 _KINDS: dict[str, tuple[type[Type], ...]] = {

@@ -23,6 +23,7 @@ from ..source import ERROR, Source, Span
 from ..types import Int
 from . import attach
 from .by import show_groups
+from .callees import Functions, Language, settles_branch
 from .config import read_config
 from .context import Assigned, CheckContext, MapState, ProbeProgram, VarState
 from .convert import plain_type
@@ -31,8 +32,7 @@ from .evaluate import check_expression
 from .macros import expand_macros
 from .naming import name_keys, what_end_does
 from .nodes import Tree, walk_nodes
-from .options import Options
-from .rows import Functions, Language, settles_branch
+from .script_options import Options
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
 from .subprograms import check_uncalled, declare_subprograms

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..base.record import Record
 from ..language.ast import ConfigEntry
 from ..language.diagnostics import Diagnostics, nearest_names
-from ..record import Record
 from ..source import Span
 from ..spec import Config
 from .world import World

@@ -6,7 +6,7 @@ imported only when a script uses such a name. The rest is here, each with its he
 
 from __future__ import annotations
 
-from ..library_texts import list_texts
+from ..layouts.c_library_texts import list_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

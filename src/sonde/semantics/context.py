@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..arch import ARCHES
+from ..base.package_files import is_shipped
+from ..base.record import Record
 from ..kinds import KINDS
 from ..language.ast import (
     Assign,
@@ -19,8 +21,6 @@ from ..language.ast import (
     Variable,
 )
 from ..language.diagnostics import MAX_SHOWN, Diagnostics, nearest_names
-from ..record import Record
-from ..shipped import is_shipped
 from ..source import ERROR, Span
 from ..spec import MOST_GROUPS, Attach, Config
 from ..types import (
@@ -45,11 +45,11 @@ from ..types import (
     Type,
 )
 from . import convert
+from .callees import Language
 from .ctypes_ import TypeNames
 from .library_texts import keep_number, spell_numbers
 from .nodes import walk_nodes
-from .options import Options
-from .rows import Language
+from .script_options import Options
 from .typed import CheckedFunction, CheckedProbe, ScriptMap
 from .world import World
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..language.ast import Expr, TupleExpr, TypeSyntax
-from ..library_texts import LIBRARY_TEXTS
+from ..layouts.c_library_texts import LIBRARY_TEXTS
 from ..types import (
     CTX,
     INT64,

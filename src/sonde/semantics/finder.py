@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
+from ..base.record import Record
+from ..base.wildcards import pattern_matcher as pattern_matcher
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics, nearest_names
-from ..record import Record
 from ..source import Span
 from ..spec import Attach, Config
-from ..wildcards import pattern_matcher as pattern_matcher
 from .nodes import Use
-from .options import Options
+from .script_options import Options
 from .world import World
 
 TYPE_CHECKING = False
@@ -159,18 +159,18 @@ def split_offset(text: str) -> tuple[str, int] | None:
 def parse_number(text: str) -> int | None:
     """``99``, ``0x10``, ``1e6``, ``1_000``; None for anything else."""
     text = text.replace("_", "")
-    if patterns.fullmatch(r"\d{1,18}e\d{1,2}", text):
+    if regex_cache.fullmatch(r"\d{1,18}e\d{1,2}", text):
         mantissa, exponent = text.split("e")
         return int(mantissa) * int("1" + "0" * int(exponent))
-    if patterns.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", text):
+    if regex_cache.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", text):
         return int(text, 16)
-    return int(text) if patterns.fullmatch(r"\d{1,19}", text) else None
+    return int(text) if regex_cache.fullmatch(r"\d{1,19}", text) else None
 
 
 def describe_bad_number(text: str) -> str:
     """Why :func:`parse_number` does not take ``text``."""
     digits = text.replace("_", "")
-    if patterns.fullmatch(r"\d{20,}", digits) or patterns.fullmatch(r"0[xX][0-9a-fA-F]{17,}", digits):
+    if regex_cache.fullmatch(r"\d{20,}", digits) or regex_cache.fullmatch(r"0[xX][0-9a-fA-F]{17,}", digits):
         return f"overflow error, maximum value is {2 ** 64 - 1}: {text}"
     return f"invalid {'trailing bytes' if digits[:1].isdigit() and digits[:2] != '0x' else 'integer'}: {text}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..language.ast import Call, Expr
 from ..spec import FormatPart
 from ..types import Bool, Buf, Enum, Int, NoneType, Pointer, Str, Type
@@ -10,8 +10,8 @@ from . import convert
 from .context import ARGUMENT, CheckContext
 from .library_texts import keep_number
 
-_CONVERSION = patterns.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
-                         r"(?P<conversion>rx|rh|rq|gr|[diuoxXpcsraAeEfFgGn%])|%", patterns.DOTALL)
+_CONVERSION = regex_cache.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
+                         r"(?P<conversion>rx|rh|rq|gr|[diuoxXpcsraAeEfFgGn%])|%", regex_cache.DOTALL)
 BYTES = ("r", "rx", "rh", "rq")  # what prints a buffer
 UNKNOWN = "aAeEfFgGn"  # C's, for which there are no values here
 

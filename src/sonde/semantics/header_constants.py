@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from os.path import join
 
-from ..basics import cache
-from ..shipped import FOLDER, read_shipped
+from ..base.fast_stdlib import cache
+from ..base.package_files import FOLDER, read_shipped
 from ..types import Array
 
 TYPE_CHECKING = False

@@ -3,18 +3,18 @@
 A kprobe stops at an instruction and sees registers; fentry is called by the function and sees its arguments, typed,
 where the kernel's type information has the function. ``argN``, ``retval`` and arguments that fit a register are the
 same either way, so on a kernel that lacks one of the two, the other serves the script. (At a return a kprobe at the
-entry has kept them: compiler/lower/kept.py.)
+entry has kept them: compiler/lower/probes/entry_arguments.py.)
 """
 
 from __future__ import annotations
 
-from .. import patterns
 from ..arch import ARCHES
+from ..base import regex_cache
 from ..kinds import KINDS
 from ..language.ast import AttachPoint
+from ..layouts.uapi import is_left_out
 from ..spec import Attach, KernelDetail, KernelFunction
 from ..types import Scalar, Struct
-from ..uapi import is_left_out
 from .bpf_probes import expand_bpf_function
 from .finder import (
     ProbeFinder,
@@ -84,7 +84,7 @@ def _name_feature(finder: ProbeFinder, kind: str) -> str:
     """The feature that a kind needs, and if this kernel is too old for it, the first that is not."""
     feature, world = KINDS[kind].feature, finder.world
     first = ARCHES[world.arch].fentry_since if feature == "fentry" else (0, 0)
-    known = patterns.match(r"(\d+)\.(\d+)", world.release)
+    known = regex_cache.match(r"(\d+)\.(\d+)", world.release)
     old = known is not None and (int(known[1]), int(known[2])) < first
     return f"{feature} (Linux {first[0]}.{first[1]})" if old else feature
 
@@ -228,7 +228,7 @@ def _sees_other_words(known: KernelFunction, use: Use) -> bool:
     fill a register, for those before them or by themselves."""
     if "kstack" in use.names:
         return True
-    numbers = [int(name[3:]) for name in use.names if patterns.fullmatch(r"arg\d+", name)]
+    numbers = [int(name[3:]) for name in use.names if regex_cache.fullmatch(r"arg\d+", name)]
     fields = known.args.fields
     return any(number >= len(fields) or fields[number].offset != 8 * number or fields[number].type.size != 8
                or not isinstance(fields[number].type, Scalar) for number in numbers)
@@ -270,11 +270,11 @@ def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str
 def _system_call_names(function: str, every: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The other functions of a system call: ``__x64_sys_getppid`` and ``__do_sys_getppid`` for ``sys_getppid``. Those
     of one address are one function (arch/x86/include/asm/syscall_wrapper.h), and ftrace lists one of them."""
-    call = patterns.fullmatch(r"(?:__[a-z0-9]+_)?(sys_[a-z0-9_]+)", function)
+    call = regex_cache.fullmatch(r"(?:__[a-z0-9]+_)?(sys_[a-z0-9_]+)", function)
     if call is None:
         return []
     return [(m, f) for m, f in every if f != function and f.endswith(call[1])
-            and patterns.fullmatch(r"__[a-z0-9]+_", f[:-len(call[1])] or "__a_")]
+            and regex_cache.fullmatch(r"__[a-z0-9]+_", f[:-len(call[1])] or "__a_")]
 
 
 def _functions_by_pattern(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:

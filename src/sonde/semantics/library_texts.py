@@ -4,7 +4,7 @@ literal, its number stands for it: eight bytes, and the text is looked up when i
 from __future__ import annotations
 
 from ..language.ast import Call, Expr, StrLiteral, TupleExpr
-from ..library_texts import LIBRARY_TEXTS, TEXT_BYTES
+from ..layouts.c_library_texts import LIBRARY_TEXTS, TEXT_BYTES
 from ..spec import Attach
 from ..types import INT64, Str, Symbol, Tuple, Type
 from .constants import NO_NUMBER, number_called

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 
-from .. import patterns
-from ..basics import cache
+from ..base import regex_cache
+from ..base.fast_stdlib import cache
+from ..base.package_files import FOLDER
 from ..language.ast import (
     Assign,
     BlockExpr,
@@ -43,11 +44,10 @@ from ..language.ast import (
 )
 from ..language.ast import Block as BlockStmt
 from ..language.diagnostics import Diagnostics
-from ..shipped import FOLDER
 from ..source import ExpandedSpan, Span
+from .callees import Functions, Language
 from .convert import argument_count_text, no_match
 from .nodes import copy_tree, walk_nodes
-from .rows import Functions, Language
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], t
         forms = known.setdefault(macro.name, {})
         kinds = tuple([type(param) for param in macro.params])
         if kinds in forms:
-            head = patterns.compile(r"macro\s+\w+").match(macro.span.text)
+            head = regex_cache.compile(r"macro\s+\w+").match(macro.span.text)
             end = macro.span.start + (head.end() if head is not None else len(macro.span.text))
             diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}",
                               Span(macro.span.source, macro.span.start, end))

@@ -18,8 +18,8 @@ from ..language.ast import (
     TupleExpr,
     Variable,
 )
+from .callees import Functions, row_of
 from .nodes import Tree, walk_nodes
-from .rows import Functions, row_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

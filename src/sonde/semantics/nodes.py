@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..basics import TypeVar
+from ..base.fast_stdlib import TypeVar
 from ..language.ast import FieldAccess, Index, Node, Reference, Unary
 
 TYPE_CHECKING = False

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ..language.ast import Call, Callee, Expr, Name, Variable
 from ..language.diagnostics import nearest_names
+from ..layouts.uapi import BPF_TASK_ITER_ALL_PROCS, BPF_TASK_ITER_ALL_THREADS, BPF_TASK_ITER_PROC_THREADS
 from ..types import KERNEL, Pointer, Struct, Type
-from ..uapi import BPF_TASK_ITER_ALL_PROCS, BPF_TASK_ITER_ALL_THREADS, BPF_TASK_ITER_PROC_THREADS
 from . import convert
 from .context import CheckContext
 

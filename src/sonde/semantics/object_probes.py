@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 
-from .. import patterns
 from ..arch import ARCHES
+from ..base import regex_cache
 from ..kinds import KINDS
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics
+from ..layouts.uapi import ITERATORS_OF_ONE
 from ..spec import Attach, KernelDetail, WatchDetail
-from ..uapi import ITERATORS_OF_ONE
 from .finder import ProbeFinder, describe_bad_number, is_pattern, parse_number
 
 TYPE_CHECKING = False
@@ -103,7 +103,7 @@ def available_iterators(finder: ProbeFinder) -> list[str]:
 
 def iterator_kinds(structs: Sequence[str]) -> list[str]:
     """The kinds among the kernel's structs ``bpf_iter__KIND``."""
-    found = [m[1] for m in [patterns.fullmatch(r"bpf_iter__(\w+)", name) for name in structs] if m]
+    found = [m[1] for m in [regex_cache.fullmatch(r"bpf_iter__(\w+)", name) for name in structs] if m]
     return sorted(name for name in found if name not in ITERATORS_OF_ONE)
 
 

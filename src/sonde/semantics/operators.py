@@ -31,10 +31,10 @@ from ..types import (
     Type,
 )
 from . import convert
+from .callees import is_written, settles_branch
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
 from .library_texts import numbers_called
-from .rows import is_written, settles_branch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

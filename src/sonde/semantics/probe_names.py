@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from ..language.ast import Assign, Call, Clause, MapRef, Node, Reference, StrLiteral, Ternary, TupleExpr, Variable
 from ..types import Str
+from .callees import BuiltinRow, FunctionRow
 from .nodes import walk_nodes
-from .rows import BuiltinRow, FunctionRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from .rows import Language
+    from .callees import Language
 
 
 def mark_names(clauses: Sequence[Clause], language: Language) -> None:

@@ -6,13 +6,17 @@ matched, after calling ``finder.report_missing`` (which obeys ``missing_probes``
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
+from ..base.record import Record
 from ..kinds import KINDS, find_kind
 from ..language.ast import AttachPoint
-from ..record import Record
 from ..spec import Attach
 from ..types import Struct
-from .arguments import (
+from .finder import ProbeFinder, describe_bad_number, is_pattern, parse_number, pattern_matcher
+from .kernel_probes import expand_kernel_function
+from .nodes import Use
+from .object_probes import expand_iterator, expand_watchpoint
+from .probe_arguments import (
     kernel_function_args,
     layout_by_event,
     layout_by_fields,
@@ -24,10 +28,6 @@ from .arguments import (
     user_function_args,
     user_function_layout,
 )
-from .finder import ProbeFinder, describe_bad_number, is_pattern, parse_number, pattern_matcher
-from .kernel_probes import expand_kernel_function
-from .nodes import Use
-from .object_probes import expand_iterator, expand_watchpoint
 from .usdt_probes import expand_usdt
 from .user_probes import expand_user_function
 from .world import World
@@ -175,7 +175,7 @@ def _expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> 
 
 def _parse_period(kind: str, parts: list[str]) -> int | str:
     """Nanoseconds, or what is wrong."""
-    found = patterns.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
+    found = regex_cache.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
     sign = parts[-1].startswith("-")
     count = parse_number(found.group(1)[sign:]) if found else None
     if found is None or count is None:

@@ -3,8 +3,8 @@ functions."""
 
 from __future__ import annotations
 
-from .. import patterns
 from ..arch import ARCHES
+from ..base import regex_cache
 from .finder import ProbeFinder
 
 # A function that is often probed → tracepoints that see the same thing, for kernels without kprobes.
@@ -61,7 +61,7 @@ def similar_probes(finder: ProbeFinder, function: str, returning: bool) -> list[
         known = known.replace("sys_enter_", "sys_exit_")
     if known:
         return [f"{known} sees the same event"]
-    core = patterns.sub(r"^_+|_nested$|_locked$", "", function).replace("*", "")
+    core = regex_cache.sub(r"^_+|_nested$|_locked$", "", function).replace("*", "")
     close = finder.nearest_names(core, [e for _, e in finder.tracepoints])
     if not close:
         return ["see the tracepoints of this kernel: sonde -l 'tracepoint:*'"]

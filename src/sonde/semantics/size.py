@@ -10,8 +10,8 @@ from __future__ import annotations
 from ..language.ast import Call, Expr, IntLiteral, Node, Unroll
 from ..language.diagnostics import Diagnostics
 from ..types import Array, Scalar, Struct, Tuple, Type
+from .callees import row_of
 from .nodes import Tree, child_items, walk_nodes
-from .rows import row_of
 from .typed import ScriptMap
 
 TYPE_CHECKING = False

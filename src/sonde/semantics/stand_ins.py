@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
+from ..base.record import Record
 from ..errors import EnvironmentProblem
-from ..record import Record
 from .nodes import Use
 from .world import World
 
 # What compilers append to the name of a function of which they keep but a changed copy. ``cold`` is no copy.
-CLONES = patterns.compile(r"(?:\.(?:isra|constprop|llvm|part)\.\d+)+")
+CLONES = regex_cache.compile(r"(?:\.(?:isra|constprop|llvm|part)\.\d+)+")
 # A function of older kernels → the one that has its work now, and whether that one begins with the same arguments.
 RENAMED = {
     "_do_fork": ("kernel_clone", True),                        # Linux 5.10
@@ -83,5 +83,5 @@ def suits(stand_in: StandIn, use: Use) -> bool:
     """Whether a clause that uses this sees in it what it would see in the function itself."""
     if "retval" in use.names and not stand_in.renamed:
         return False
-    reads = use.uses_args or any(patterns.fullmatch(r"arg\d+|reg|ctx|override", name) for name in use.names)
+    reads = use.uses_args or any(regex_cache.fullmatch(r"arg\d+|reg|ctx|override", name) for name in use.names)
     return bool(stand_in.typed_as) or not reads

@@ -6,10 +6,10 @@ from ..language import ast
 from ..source import Span
 from ..types import INT64, Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
 from . import convert
+from .callees import is_written, row_of, settles_branch
 from .context import ARGUMENT, Assigned, CheckContext, MapState, callback_hints
 from .expressions import resolve_type
 from .operators import binary_type, changed_type
-from .rows import is_written, row_of, settles_branch
 from .subprograms import check_return
 
 TYPE_CHECKING = False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ..base.record import Record
 from ..language.ast import Callee, Choice, Clause, Expr, ScratchVar
-from ..record import Record
 from ..source import Source, Span
 from ..spec import Attach, Config
 from ..types import NoneType, Scalar, Struct, Type
-from .options import Options
+from .script_options import Options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ Elsewhere the tracepoint of the system call tells: the pointers among its fields
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..kinds import KINDS
 from ..language.ast import Call, Expr, FieldAccess
 from ..types import KERNEL, Pointer
@@ -27,7 +27,7 @@ def advise_of_user_memory(context: CheckContext, call: Call, pointer: Expr) -> N
     if kind.user or not kind.function:
         return
     function = context.program.attach.event
-    found = patterns.fullmatch(_SERVES, function)
+    found = regex_cache.fullmatch(_SERVES, function)
     served = _OTHERS.get(function) or (found[1] if found is not None else "")
     format = context.world.tracepoint_format("syscalls", f"sys_enter_{served}") if served else None
     field = format.args.field(pointer.name) if format is not None else None

@@ -13,7 +13,7 @@ start.
 
 from __future__ import annotations
 
-from .. import patterns
+from ..base import regex_cache
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, UserPlace, UserPrototype, detail_of
 from ..types import Pointer, Scalar, Type
@@ -274,7 +274,7 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
 
 def _without_spaces(name: str) -> str:
     """``f(int, char)`` and ``f(int,char)`` are one name; ``unsigned int`` keeps its space."""
-    return patterns.sub(r"\s*([,*&<>()])\s*", r"\1", name)
+    return regex_cache.sub(r"\s*([,*&<>()])\s*", r"\1", name)
 
 
 def function_name(name: str) -> str:
@@ -282,7 +282,7 @@ def function_name(name: str) -> str:
 
     ``void ns::f<int>(int) const`` → ``ns::f<int>``.
     """
-    name = patterns.sub(r"( \[clone [^\]]*\])+$", "", name)
+    name = regex_cache.sub(r"( \[clone [^\]]*\])+$", "", name)
     end = name.rfind(")")
     if end >= 0 and not name.endswith("operator()"):
         depth = 0
@@ -291,7 +291,7 @@ def function_name(name: str) -> str:
             if depth == 0:
                 name = name[:at] or name
                 break
-    operator = patterns.search(r"\boperator\b", name)
+    operator = regex_cache.search(r"\boperator\b", name)
     head = name[:operator.start()] if operator else name
     depth = 0
     for at in range(len(head) - 1, -1, -1):

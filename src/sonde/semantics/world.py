@@ -6,7 +6,7 @@ imported here. Every answer is a plain value; "no such thing" is None or an empt
 
 from __future__ import annotations
 
-from ..basics import Protocol
+from ..base.fast_stdlib import Protocol
 from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
 from ..spec import SourceLines as SourceLines

@@ -33,11 +33,11 @@ from __future__ import annotations
 
 import os
 
+from ..base.package_files import list_shipped, read_shipped
+from ..base.record import Record
 from ..errors import UsageError
 from ..kinds import KINDS
 from ..language.comments import describe_columns, parse_entries
-from ..record import Record
-from ..shipped import list_shipped, read_shipped
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")

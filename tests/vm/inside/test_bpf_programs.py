@@ -20,7 +20,7 @@ from sonde.btf.codec import PAIR, Writer
 from sonde.compiling import live_world
 from sonde.errors import SyscallError
 from sonde.kernel import syscalls
-from sonde.uapi import PROG_TYPES
+from sonde.layouts.uapi import PROG_TYPES
 from support import environment, run_sonde, sonde_command
 
 PACKETS, PAYLOAD = 20, 100

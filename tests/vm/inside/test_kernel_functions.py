@@ -15,7 +15,7 @@ import pytest
 from sonde.compiling import live_world
 from sonde.errors import SyscallError
 from sonde.kernel import syscalls
-from sonde.uapi import BPF_TRACE_FENTRY, PROG_TYPES
+from sonde.layouts.uapi import BPF_TRACE_FENTRY, PROG_TYPES
 from support import run_sonde
 
 READS = 5
@@ -30,14 +30,14 @@ def sonde(*arguments: str, command: str = WORK, status: int = 0) -> subprocess.C
 
 
 def has(feature: str) -> bool:
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
 
     return LiveWorld().has_feature(feature)
 
 
 def features() -> set[str]:
     from sonde.kernel.features import ROWS
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
 
     world = LiveWorld()
     return {name for name in ROWS if world.has_feature(name)}
@@ -244,7 +244,7 @@ def test_a_kprobe_where_the_kernel_has_no_room_for_fentry() -> None:
 
 def test_functions_that_take_no_fentry() -> None:
     """The verifier has a list of them; two functions of one name cannot be told apart."""
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
 
     world = LiveWorld()
     if not world.has_feature("fentry"):
@@ -382,7 +382,7 @@ def test_what_cannot_be_traced() -> None:
 def test_what_the_compiler_made_of_a_function() -> None:
     """finish_task_switch() is there as finish_task_switch.isra.0 alone: who asks for no arguments gets that, and is
     told so. Where type information has it, its arguments are the same."""
-    from sonde.kernel.world import LiveWorld
+    from sonde.kernel.types.world import LiveWorld
 
     world = LiveWorld()
     if world.is_function_traceable("finish_task_switch"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from sonde.kernel.world import LiveWorld
+from sonde.kernel.types.world import LiveWorld
 from sonde.semantics.providers import PROVIDERS
 from support import run_sonde
 

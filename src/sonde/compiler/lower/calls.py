@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...language.ast import Call, Reference
-from ...semantics.rows import BuiltinRow, FunctionRow
+from ...semantics.callees import BuiltinRow, FunctionRow
 from ...types import Str, Type
 from ..ir import BasicBlock, Operand
 from .core import Lower

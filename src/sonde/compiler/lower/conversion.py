@@ -6,7 +6,7 @@ from ...types import KERNEL, Scalar, Str, Struct, Tuple, Type
 from . import memory
 from .core import Lower
 from .state import Mem
-from .words import copy_text
+from .strings.words import copy_text
 
 
 def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad: bool) -> None:

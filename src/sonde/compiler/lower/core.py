@@ -8,7 +8,7 @@ that the caller provides: keys, map values and event records are built in place.
 from __future__ import annotations
 
 from ...arch import ARCHES
-from ...basics import TypeVar, contextmanager
+from ...base.fast_stdlib import TypeVar, contextmanager
 from ...kinds import KINDS
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
 from ...semantics.nodes import walk_nodes
@@ -17,8 +17,8 @@ from ...source import Span
 from ...spec import Attach
 from ...types import Bool, Enum, Int, Pointer, Scalar, Type
 from .. import helpers as h
+from ..compilation import Unit
 from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Program, Reg, Slot, SlotAt
-from ..unit import Unit
 from .state import CONTEXT, ENDING, OUTCOME, FunctionState, Mem
 
 TYPE_CHECKING = False

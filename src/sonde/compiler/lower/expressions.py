@@ -24,17 +24,18 @@ from ...language.ast import (
 from ...types import BPF, Aggregate, Bool, Int, Pointer
 from ..ir import MapAddr, Operand, Reg
 from ..optimize import as_signed
-from . import maps, memory
-from .aggregates import merged_value
+from . import memory
 from .arithmetic import as_number, lower_arithmetic
 from .calls import builtin_of, function_of
-from .conditions import condition_value, is_condition, lower_if_value
+from .control.conditions import condition_value, is_condition, lower_if_value
+from .control.ordering import value_before
+from .control.subprograms import lower_function_call
+from .control.variables import assign_variable
 from .core import Lower, at_its_place, is_function_call, is_scalar
 from .locations import field_value
-from .ordering import value_before
+from .maps import access
+from .maps.aggregates import merged_value
 from .state import Mem
-from .subprograms import lower_function_call
-from .variables import assign_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def _lower_variable(lo: Lower, expr: Variable) -> Operand:
 
 
 def _lower_map_read(lo: Lower, expr: MapRef) -> Operand:
-    info = maps.info_of(lo, expr)
-    return merged_value(lo, expr, info) if isinstance(info.value, Aggregate) else maps.read_element(lo, expr)
+    info = access.info_of(lo, expr)
+    return merged_value(lo, expr, info) if isinstance(info.value, Aggregate) else access.read_element(lo, expr)
 
 
 def _lower_call(lo: Lower, expr: Call) -> Operand:
@@ -105,7 +106,7 @@ def _lower_unary(lo: Lower, expr: Unary) -> Operand:
 
 
 def _address_of(lo: Lower, operand: Expr) -> Operand:
-    place = maps.locate_element(lo, operand) if isinstance(operand, MapRef) else lo.locate_value(operand)
+    place = access.locate_element(lo, operand) if isinstance(operand, MapRef) else lo.locate_value(operand)
     assert place is not None, operand
     return lo.b.address(place.base, place.off)
 
@@ -142,7 +143,7 @@ def lower_step(lo: Lower, expr: Unary) -> Operand:
 
 def step_element(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> Operand:
     """Add to an element, inserting it if need be; the old or the new value."""
-    info = maps.info_of(lo, target)
+    info = access.info_of(lo, target)
     result = lo.b.function.reg("old")
     lo.b.set(result, 0)
     size = max(info.value.size, 4)
@@ -151,7 +152,7 @@ def step_element(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> O
             where: Reg | MapAddr = MapAddr(target.name)
             done = lo.b.block("updated")
         else:
-            where, done = maps.find_or_insert(lo, target)
+            where, done = access.find_or_insert(lo, target)
         if info.value.size in (4, 8):
             lo.b.set(result, lo.fetch_add(where, 0, amount, size))
         else:
@@ -159,7 +160,7 @@ def step_element(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> O
             lo.b.set(result, old)
             lo.b.store(where, 0, lo.b.alu("add", old, amount), info.value.size)
         if target.key is None:
-            maps.mark_set(lo, target.name)
+            access.mark_set(lo, target.name)
         lo.b.start(done)
     old_value = lo.normalise(result, info.value)
     return old_value if postfix else lo.normalise(lo.b.alu("add", old_value, amount), info.value)

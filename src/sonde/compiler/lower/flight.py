@@ -4,7 +4,7 @@ A writer may be interrupted by another program that writes on the same CPU, and 
 still while others go round the whole region. Space is therefore reserved by one atomic addition, and ``writers`` tells
 a writer whether it is alone: if so, it notes the head as ``settled``, since all records before it are complete. A
 writer that is not alone is refused space a region further than that, less a segment: another may still be writing
-there. Reading is described in runtime/flight.py, the layout in spec.py.
+there. Reading is described in runtime/flight/rings.py, the layout in spec.py.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from ...spec import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED
 from ...types import UINT64, Pointer
 from .. import helpers as h
 from ..ir import BasicBlock, MapAddr, MapFd, Operand
-from . import maps, memory, tasks
+from . import memory, tasks
 from .core import Lower
+from .maps import access
 
 _PATH = (("cgroups", "css_set"), ("dfl_cgrp", "cgroup"), ("kn", "kernfs_node"))
 
@@ -65,6 +66,6 @@ def branch_on_group(lo: Lower, kinds: tuple[str, ...], text: str, yes: BasicBloc
         b.start(unplaced)
         b.store(key.base, key.off + 8, wanted)
         count = b.function.reg("count")
-        maps.insert_missing(lo, UNPLACED, key, count, 8, no)
+        access.insert_missing(lo, UNPLACED, key, count, 8, no)
         b.atomic_add(count, 0, 1)
         b.jump(no)

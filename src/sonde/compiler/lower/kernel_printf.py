@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...language.ast import Expr
+from ...layouts.uapi import BPF_F_RDONLY_PROG
 from ...spec import FormatPart, MapSpec
 from ...types import Scalar, Str
-from ...uapi import BPF_F_RDONLY_PROG
 from .. import helpers as h
 from ..ir import MapAddr, Operand
 from .core import Lower

@@ -6,10 +6,11 @@ from ...language.ast import Cast, Expr, FieldAccess, Index, MapRef, Reference, T
 from ...semantics.nodes import is_args
 from ...types import KERNEL, UINT8, Array, Pointer, Scalar, Str, Struct, StructField, Tuple, Type
 from ..ir import Operand, Reg
-from . import maps, memory
+from . import memory
 from .arithmetic import as_number
 from .calls import builtin_of
 from .core import Lower, at_its_place, is_scalar
+from .maps import access
 from .state import Mem
 
 
@@ -58,7 +59,7 @@ def locate_value(lo: Lower, expr: Expr) -> Mem | None:
         place = lo.state.variables[id(expr.slot)]
         return place if isinstance(place, Mem) else None
     if isinstance(expr, MapRef):
-        return maps.locate_element(lo, expr) if not is_scalar(expr.type) else None
+        return access.locate_element(lo, expr) if not is_scalar(expr.type) else None
     if isinstance(expr, FieldAccess):
         value = field_value(lo, expr) if not is_scalar(expr.type) or isinstance(expr.operand.type, Tuple) else None
         return value if isinstance(value, Mem) else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from ...layouts.uapi import BPF_F_MMAPABLE
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
 from ...types import GROUPS, UINT64, round_up
-from ...uapi import BPF_F_MMAPABLE
 from .. import helpers as h
 from ..builder import Builder
+from ..compilation import Unit, region_count
 from ..dominators import dominator_tree, first_use
-from ..gate import asks_for_group, has_gate, is_exempt
+from ..gated_clauses import asks_for_group, has_gate, is_exempt
 from ..ir import BasicBlock, BpfFunction, MapAddr, MapFd, Op, Reg
 from ..plan import Planned
-from ..unit import Unit, region_count
-from . import conditions, expressions, gate, groups, locations, loops, statements, subprograms, writing
+from . import expressions, groups, locations, statements, writing
+from .control import conditions, gate, loops, subprograms
 from .core import Lower
 from .memory import read_scalar
 from .state import COMMITS, RESERVES

@@ -7,8 +7,8 @@ takes the room of what it carries. In flight memory, whose readers know records 
 
 from __future__ import annotations
 
+from ...base.record import Record
 from ...language.ast import Expr, MapRef
-from ...record import Record
 from ...semantics.naming import name_parts
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import WholeMap
@@ -18,11 +18,11 @@ from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand, Reg
 from . import memory
 from .clocks import boot_time
+from .control.ordering import must_run_first
 from .core import Lower
-from .ordering import must_run_first
 from .state import Mem
+from .strings.texts import number_of_bytes
 from .tails import write_tail
-from .texts import number_of_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ says how a callback ended the loop, or more than the loop:
 
 from __future__ import annotations
 
-from ...record import Record
+from ...base.record import Record
 from ...semantics.typed import CheckedFunction
 from ...source import Span
 from ..builder import Builder

@@ -28,16 +28,17 @@ from ...semantics.operators import number_of
 from ...semantics.typed import ScriptMap, WholeMap
 from ...types import Pointer, Scalar, Type
 from ..ir import BasicBlock, MapAddr, Reg
-from . import aggregates, expressions, maps, memory
+from . import expressions, memory
 from .arithmetic import lower_arithmetic
 from .calls import function_of
+from .control.loops import is_short, lower_for, lower_long_while
+from .control.ordering import value_before
+from .control.subprograms import return_value
+from .control.variables import assign_variable, set_variable
 from .core import Lower
-from .loops import is_short, lower_for, lower_long_while
-from .ordering import value_before
+from .maps import access, aggregates
 from .records import request_print
 from .state import LoopTargets, Mem
-from .subprograms import return_value
-from .variables import assign_variable, set_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,14 +120,14 @@ def _lower_assignment(lo: Lower, stmt: Assign) -> None:
 
 
 def _assign_map(lo: Lower, target: MapRef, stmt: Assign) -> None:
-    info = maps.info_of(lo, target)
+    info = access.info_of(lo, target)
     value = stmt.value
     row = function_of(value)
     if row is not None and row.aggregate:
         assert isinstance(value, Call)
         aggregates.update_aggregate(lo, target, value)
     elif stmt.op == "=":
-        maps.assign_element(lo, target, value)
+        access.assign_element(lo, target, value)
     elif stmt.op in ("+", "-"):
         amount = value_before(lo, value, target.key)
         if isinstance(info.value, Pointer):
@@ -145,12 +146,12 @@ def _assign_compound(lo: Lower, target: MapRef, stmt: Assign, info: ScriptMap) -
         where: Reg | MapAddr = MapAddr(target.name)
         done = lo.b.block("updated")
     else:
-        where, done = maps.find_or_insert(lo, target)
+        where, done = access.find_or_insert(lo, target)
     old = memory.read_scalar(lo, Mem(where), info.value)
     new = lower_arithmetic(lo, stmt.op, old, value, target, stmt.value, _compound_type(stmt, info.value))
     lo.b.store(where, 0, new, info.value.size)
     if target.key is None:
-        maps.mark_set(lo, target.name)
+        access.mark_set(lo, target.name)
     lo.b.start(done)
 
 

@@ -9,8 +9,8 @@ from . import memory
 from .calls import function_of
 from .core import Lower
 from .state import Mem
-from .texts import literal_bytes, write_literal
-from .words import text_length
+from .strings.texts import literal_bytes, write_literal
+from .strings.words import text_length
 
 
 def write_tail(lo: Lower, value: Expr | Mem, mem: Mem, type: Type) -> Operand:

@@ -8,8 +8,8 @@ from .. import helpers as h
 from ..current import loads_current
 from ..ir import BasicBlock, Operand, Reg
 from . import memory
-from .contexts import arch_of
 from .core import Lower
+from .probes.contexts import arch_of
 from .state import Mem
 
 

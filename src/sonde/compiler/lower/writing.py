@@ -7,12 +7,12 @@ from ...semantics.nodes import is_args
 from ...types import Scalar, Str, Struct, Tuple, Type
 from . import memory
 from .calls import builtin_of, function_of
-from .conditions import lower_if_value
+from .control.conditions import lower_if_value
+from .control.subprograms import write_function_result
 from .conversion import convert_value
 from .core import Lower, at_its_place, is_function_call, is_scalar
 from .state import Mem
-from .subprograms import write_function_result
-from .texts import literal_bytes, write_literal
+from .strings.texts import literal_bytes, write_literal
 
 
 @at_its_place

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from sys import byteorder
 
-from ...cpython import DEBUG_OFFSETS
 from ...errors import EnvironmentProblem
+from ...layouts.cpython import DEBUG_OFFSETS
 from ...types import StructField
-from ..symbol_file import ORIGIN
+from ..names.symbol_file import ORIGIN
 from . import demangle as mangled
 from . import ld_cache, return_hazards, usdt
 from .archive import find_member, list_members
+from .dwarf_numbers import DamagedTables
 from .elf import Elf
 from .frames import MOST_RULES, UnwindTable
-from .numbers import DamagedTables
 from .opening import MEMBER
 from .symbol_table import JitMapTable
 from .types_by_wire import pack_type
@@ -22,7 +22,7 @@ from .unwind_rows import pack_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...plain import Json
+    from ...base.json_checks import Json
 
 
 class Subject:

@@ -10,8 +10,8 @@ import sys
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from ...arch import ARCHES
+from ...base.json_checks import Json, JsonObject, as_integer, as_text
 from ...errors import EnvironmentProblem
-from ...plain import Json, JsonObject, as_integer, as_text
 from .. import syscalls
 from . import answers
 from . import demangle as mangled

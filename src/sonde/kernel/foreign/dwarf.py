@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from ...base.installation import how_to_add
 from ...errors import EnvironmentProblem
-from ...installed import how_to_add
 from ...spec import SourceLine, SourceLines, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
 from . import dwarf_places

@@ -11,9 +11,9 @@ import os
 import struct
 from collections.abc import Iterator
 
-from ...basics import cached_property
+from ...base.fast_stdlib import cached_property
+from ...base.record import Record
 from ...errors import EnvironmentProblem
-from ...record import Record
 from .symbol_table import NAME, Functions, TooMuch, function_in
 
 ET_EXEC, ET_DYN = 2, 3

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from sys import getsizeof
 from typing import Any
 
+from ...base.memory_budget import Cache, Memory
+from ...base.record import Record
 from ...errors import EnvironmentProblem
-from ...memory import Cache, Memory
-from ...record import Record
+from ...layouts.unwind_format import ROW
 from ...spec import (
     Inlined,
     SourceLine,
@@ -21,8 +22,8 @@ from ...spec import (
     UserPrototype,
 )
 from ...types import Struct, StructField, Type
-from ...unwinding import ROW
-from .. import places, symbol_store
+from .. import places
+from ..names import symbol_store
 from ..notices import show_notice
 from . import reader
 from .opening import Stamp, name_member, open_regular, read_start, split_member, stamp_of_file, stamp_of_path
@@ -35,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...plain import Json
+    from ...base.json_checks import Json
 
 PT_LOAD = 1
 MOST_ENTRIES = 1 << 24  # of an .eh_frame
@@ -242,7 +243,7 @@ class ElfFile(ForeignFile):
 
     def symbol_file(self, origin: str) -> bytes:
         """Its functions as an ELF file of their own, which names ``origin`` as their source."""
-        from ..symbol_file import write_symbol_file
+        from ..names.symbol_file import write_symbol_file
         return write_symbol_file(self.type, self.machine, self._loads, self.build_id, origin,
                                  self._functions or self._read_functions())
 
@@ -277,8 +278,8 @@ class ElfFile(ForeignFile):
         return self._frames[address]
 
     def unwind_rows(self, first: int) -> tuple[bytes, int] | None:
-        """Rows for programs that unwind (:mod:`sonde.unwinding`), from the entries of ``.eh_frame`` from ``first`` on,
-        and the entry to continue with (0: that was all); None if the file has no such section."""
+        """Rows for programs that unwind (:mod:`sonde.layouts.unwind_format`), from the entries of ``.eh_frame`` from
+        ``first`` on, and the entry to continue with (0: that was all); None if the file has no such section."""
         there, digits, following = self.ask_reader("unwind_rows", first)
         rows = bytes.fromhex(digits)
         if len(rows) % ROW.size or following and not first < following < MOST_ENTRIES:
@@ -369,7 +370,7 @@ class ElfFile(ForeignFile):
         self._sought = True
         found = open_debug_file()
         if found is None and places.debuginfod_servers():
-            from ..debuginfod import fetch_debug_file
+            from ..names.debuginfod import fetch_debug_file
             found = fetch_debug_file(self.build_id, open_debug_file)
         if found is not None:
             self._debug = found

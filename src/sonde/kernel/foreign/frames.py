@@ -9,10 +9,10 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from ...base.record import Record
 from ...errors import EnvironmentProblem
-from ...record import Record
+from .dwarf_numbers import DamagedTables, Numbers
 from .elf import Elf
-from .numbers import DamagedTables, Numbers
 
 MOST_RULES = 128       # registers of a row
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from itertools import islice
 
+from ...base.memory_budget import Cache
 from ...errors import EnvironmentProblem
-from ...memory import Cache
-from .. import symbol_store
+from ..names import symbol_store
 from .files import ElfFile, ForeignFile, open_checked, open_elf, open_stored
 from .opening import open_without_waiting, stamp_of_path
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ...plain import Json, as_list, as_text
-from ...record import Record
+from ...base.json_checks import Json, as_list, as_text
+from ...base.record import Record
 from .types_by_wire import is_type
 
 Shape: TypeAlias = "type | Maybe | Sequence[Shape] | Callable[[Json], bool]"

@@ -9,7 +9,7 @@ import struct
 
 from ...arch import ARCHES
 from ...arch.syscalls import syscall_number
-from ...limits import lower_limit
+from ...base.limits import lower_limit
 from .. import syscalls
 from .questions import MOST_MEMORY
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...base.json_checks import Json, JsonObject, as_text, as_texts
 from ...errors import EnvironmentProblem
-from ...plain import Json, JsonObject, as_text, as_texts
 from .. import notices
 from .questions import MOST, MOST_MEMORY, QUESTIONS, ReaderQuestion, has_shape
 

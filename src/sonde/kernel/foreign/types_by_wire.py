@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...plain import Json, as_flag, as_integer, as_list, as_text
+from ...base.json_checks import Json, as_flag, as_integer, as_list, as_text
 from ...types import BOOL, USER, VOID, Array, Bool, Enum, Int, Pointer, Str, Struct, StructField, Type
 
 MOST_NAMES = 4096  # of an enum

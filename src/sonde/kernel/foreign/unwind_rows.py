@@ -1,11 +1,11 @@
-"""The rules of ``.eh_frame`` as rows that programs search: see :mod:`sonde.unwinding`."""
+"""The rules of ``.eh_frame`` as rows that programs search: see :mod:`sonde.layouts.unwind_format`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...arch import Arch, find_arch_of_elf
-from ...unwinding import (
+from ...layouts.unwind_format import (
     AT_BP,
     BP,
     BP_AT,
@@ -29,8 +29,8 @@ from ...unwinding import (
     pack_linked_rule,
     pack_rule,
 )
+from .dwarf_numbers import Numbers
 from .frames import UnwindRow, UnwindTable
-from .numbers import Numbers
 
 MOST_ROWS = 1 << 16  # of an answer, exceeded by at most one entry's
 _BREG, _DEREF, _PLUS, _LIT = 0x70, 0x06, 0x23, 0x30

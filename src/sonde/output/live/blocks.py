@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from ...ending import Ending
+from ...base.end_request import Ending
 from ...spec import ScriptSpec
 from ..stream import Stream
 from ..text import TextOutput, encode_text

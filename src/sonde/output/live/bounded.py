@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from ...record import Record
+from ...base.record import Record
 
 MOST_CONNECTIONS = 64
 LARGEST_HEAD = 8192

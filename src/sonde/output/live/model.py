@@ -11,17 +11,17 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...record import Record
-from ...runtime.aggregates import Histogram, Stats
-from ...runtime.series import Series
-from ...runtime.statistics import probe_costs
-from ...runtime.values import DecodingContext, Item, Items, ScriptValue
+from ...base.record import Record
+from ...runtime.costs.statistics import probe_costs
+from ...runtime.maps.aggregates import Histogram, Stats
+from ...runtime.maps.series import Series
+from ...runtime.records.values import DecodingContext, Item, Items, ScriptValue
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Aggregate
 from .. import Handler, Printer, Take
 from ..losses import report_losses
 from ..outside import Outside
-from ..rows import RowCell, Rows, has_tables
+from ..table_rows import RowCell, Rows, has_tables
 from ..text import TextOutput, element_label, encode_text, sort_items, terminal_safe
 from ..units import column_head, map_symbol, value_heads
 from ..views.csv import CellValue, cell_value, key_columns, utf8, value_columns, value_rows

@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Callable, Sequence
 
-from ...ending import Ending
+from ...base.end_request import Ending
 from ..stream import NONE, Stream
 
 TYPE_CHECKING = False

@@ -14,8 +14,8 @@ import secrets
 import threading
 from time import monotonic
 
+from ...base.record import Record
 from ...errors import SondeError
-from ...record import Record
 from .bounded import BoundedServer as Bounded
 from .bounded import Client, HttpRequest, build_response
 from .model import Snapshot
@@ -23,7 +23,7 @@ from .page import build_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...plain import Json
+    from ...base.json_checks import Json
 
 HOST = "127.0.0.1"
 MOST_CLIENTS = 16

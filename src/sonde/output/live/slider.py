@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Click
 from textual.widgets import RichLog, Static
 
-from ...ending import Ending
+from ...base.end_request import Ending
 from .fitting import fit_pieces
 from .model import Snapshot
 from .top import TopApp
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class ShownMoment(Protocol):
-        """What is shown of a moment: see recording/frames.py."""
+        """What is shown of a moment: see recording/pictures.py."""
 
         at: float
         wall: int

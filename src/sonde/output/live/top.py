@@ -14,7 +14,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Click
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
-from ...ending import Ending
+from ...base.end_request import Ending
 from ..stream import NONE, Stream
 from .fitting import PAD, fit_columns, fit_pieces, shorten_cell
 from .model import LiveRow, LiveTable, Snapshot

@@ -11,17 +11,17 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 
-from ...ending import Ending
+from ...base.end_request import Ending
+from ...base.memory_budget import Memory
+from ...base.record import Record
 from ...errors import UsageError
-from ...memory import Memory
-from ...record import Record
 from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
 from .. import Handler, Output, Printer, Take, make_output
 from ..outside import Outside
 from ..progress import make_progress
-from ..rows import RowCell, Rows, has_tables
 from ..stream import FULL, LINE, Stream
+from ..table_rows import RowCell, Rows, has_tables
 from ..text import encode_text
 from .view import View
 
@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from ...runtime.values import DecodingContext
+    from ...runtime.records.values import DecodingContext
 
 # The name of each view, in the order in which they are listed: its module, and what it makes of a script.
 VIEWS = {
@@ -226,7 +226,7 @@ class ViewPrinter(Printer):
     def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Output, take: Take,
                  act: Callable[[int], object], view: View, warnings: bool = True,
                  outside: Outside | None = None) -> None:
-        from ...runtime.events import EventDecoder
+        from ...runtime.records.events import EventDecoder
         self.view = view
         self._act = act
         self._decode = EventDecoder(spec, context).decode

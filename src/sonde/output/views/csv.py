@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ... import types as t
-from ...runtime.aggregates import Histogram, Stats
-from ...runtime.events import Event
-from ...runtime.series import Series
-from ...runtime.values import Items, ScriptValue, StackTrace, to_text, value_members
+from ...runtime.maps.aggregates import Histogram, Stats
+from ...runtime.maps.series import Series
+from ...runtime.records.events import Event
+from ...runtime.records.values import Items, ScriptValue, StackTrace, to_text, value_members
 from ...spec import EventSite, FormatPart, MapSpec, ScriptSpec
-from ..rows import RowCell, has_tables, table_columns
+from ..table_rows import RowCell, has_tables, table_columns
 from ..text import terminal_safe
 from .stacks import frame_names
 from .view import View as Base

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import log10
 
 from ... import types as t
-from ...runtime.aggregates import Drawing, Stats
-from ...runtime.values import Items, ScriptValue, to_text
+from ...runtime.maps.aggregates import Drawing, Stats
+from ...runtime.records.values import Items, ScriptValue, to_text
 from ...spec import MapSpec, ScriptSpec
 from ..text import CONTROLS
 from .view import Totals, key_parts, key_types

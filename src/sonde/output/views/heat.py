@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from copy import copy
 
-from ...memory import Memory
-from ...record import Record
-from ...runtime.aggregates import Bucket, Histogram, quantile
-from ...runtime.series import Series
-from ...runtime.values import Items, ScriptValue, key_text
+from ...base.memory_budget import Memory
+from ...base.record import Record
+from ...runtime.maps.aggregates import Bucket, Histogram, quantile
+from ...runtime.maps.series import Series
+from ...runtime.records.values import Items, ScriptValue, key_text
 from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
 from ..text import element_label

@@ -28,7 +28,7 @@ from .view import is_printed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...runtime.values import Item, Items
+    from ...runtime.records.values import Item, Items
 
 _SHADES = " ░▒▓█"
 _RAMP = ((32, 18, 64), (110, 28, 104), (190, 48, 78), (238, 112, 44), (252, 186, 60), (252, 248, 164))  # dark to light

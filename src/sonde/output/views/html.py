@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ...runtime.aggregates import Histogram
-from ...runtime.events import Event
-from ...runtime.values import Items, ScriptValue, StackTrace, to_text
+from ...runtime.maps.aggregates import Histogram
+from ...runtime.records.events import Event
+from ...runtime.records.values import Items, ScriptValue, StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..look import MONO, SANS, TABLES, read_asset
 from ..text import element_label, sort_items

@@ -19,12 +19,12 @@ import re
 from collections.abc import Sequence
 
 from ... import types as t
-from ...numerals import parse_whole
-from ...record import Record
-from ...runtime.events import Event
-from ...runtime.values import Items, RecordValue, ScriptValue, StackTrace, key_text, to_text
+from ...base.numbers import parse_whole
+from ...base.record import Record
+from ...runtime.records.events import Event
+from ...runtime.records.values import Items, RecordValue, ScriptValue, StackTrace, key_text, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
-from ..rows import RowCell
+from ..table_rows import RowCell
 from .csv import event_columns, event_values
 from .stacks import clean_text, frame_names
 from .view import View as Base
@@ -32,7 +32,7 @@ from .view import is_printed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...plain import JsonObject
+    from ...base.json_checks import JsonObject
     from .perfetto_packets import Packets
 
 _NAMED = ("name", "pid", "tid", "comm", "dur")  # members of a record that are not arguments but the event itself

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...plain import Json, JsonObject
+    from ...base.json_checks import Json, JsonObject
 
 _SEQUENCE = 1
 _CLEARED, _NEEDS = 1, 2            # TracePacket.SequenceFlags

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from sys import getsizeof
 
+from ...base.memory_budget import Memory
 from ...errors import SondeError
-from ...memory import Memory
-from ...runtime.aggregates import Drawing, Stats
-from ...runtime.values import (
+from ...runtime.maps.aggregates import Drawing, Stats
+from ...runtime.records.values import (
     LOST,
     Item,
     Items,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...record import Record
+from ...base.record import Record
 from ...runtime.provenance import Provenance
 from ..look import MONO, WORDS, colours
 from ..text import CONTROLS

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from sys import getsizeof
 
-from ...runtime.events import Event
 from ...runtime.provenance import Provenance
+from ...runtime.records.events import Event
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Stack, Tuple, Type
 from ..progress import Progress
-from ..rows import RowCell
+from ..table_rows import RowCell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...runtime.values import Clock, Item, Items, ScriptValue
+    from ...runtime.records.values import Clock, Item, Items, ScriptValue
     from . import Target
 
 _PAIR = 400  # bytes of a key with its value, without the texts in the key

@@ -1,0 +1,89 @@
+"""The files shipped with Sonde beside its modules: tools and the standard library, in a folder or in sonde.pyz."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .fast_stdlib import cache
+from .version import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PACKED = "sonde/scripts"
+_LOADER: Any = __spec__.loader
+_ARCHIVE = os.path.abspath(_LOADER.archive) if hasattr(_LOADER, "archive") else ""  # sonde.pyz
+
+
+def is_shipped(path: str) -> bool:
+    """Whether a path is one of these files."""
+    return path.startswith(FOLDER + os.path.sep)
+
+
+def package_identity() -> tuple[object, ...]:
+    """What tells this Sonde, and the Python that runs it, from any other. Of an archive and of an installed package,
+    which nobody edits, that is when it was made; of a source tree each of its files."""
+    record = os.path.join(os.path.dirname(FOLDER), f"sonde_tracer-{__version__}.dist-info", "RECORD")
+    for path in (_ARCHIVE or record, FOLDER):
+        try:
+            found = os.stat(path)
+        except OSError:
+            continue
+        made = [] if path != FOLDER else _list_sources(FOLDER)
+        return sys.version, path, found.st_ino, found.st_mtime_ns, made
+    return ()
+
+
+def _list_sources(folder: str) -> list[tuple[str, int, int]]:
+    """(path, time of its last change, bytes) of the sources below a folder."""
+    found = []
+    for entry in os.scandir(folder):
+        if entry.name.endswith((".py", ".bt")):
+            about = entry.stat()
+            found.append((entry.path, about.st_mtime_ns, about.st_size))
+        elif entry.name not in ("__pycache__", "runtime", "output", "exporters", "commands", "tools", "foreign") \
+                and entry.is_dir():
+            found += _list_sources(entry.path)
+    return sorted(found)
+
+
+def read_shipped(path: str) -> bytes:
+    """The contents of one of them. Raises OSError."""
+    inner = os.path.relpath(path, _ARCHIVE) if _ARCHIVE else path
+    if _ARCHIVE and inner in _packed_scripts():
+        return _packed_scripts()[inner]
+    data: bytes = _LOADER.get_data(inner)
+    return data
+
+
+@cache
+def _packed_scripts() -> dict[str, bytes]:
+    """The scripts of sonde.pyz, by their paths in it. There they are one file: name, NUL, text, NUL and so on, which is
+    compressed a third better than each by itself."""
+    parts = _LOADER.get_data(PACKED).split(b"\0")
+    return {name.decode(): text for name, text in zip(parts[::2], parts[1::2])}
+
+
+@cache
+def list_shipped(folder: str) -> list[str]:
+    """The names of those in ``folder``, in order. Raises OSError."""
+    if not _ARCHIVE:
+        return sorted(os.listdir(folder))
+    from zipfile import ZipFile
+    inner = os.path.relpath(folder, _ARCHIVE) + "/"
+    with ZipFile(_ARCHIVE) as archive:
+        known = [*archive.namelist(), *_packed_scripts()]
+    names = [name.removeprefix(inner) for name in known if name.startswith(inner)]
+    return sorted({name.partition("/")[0] for name in names} - {""})
+
+
+def exists_shipped(path: str) -> bool:
+    """Whether there is such a file or folder."""
+    folder, name = os.path.split(path)
+    try:
+        return is_shipped(path) and name in list_shipped(folder)
+    except OSError:
+        return False

@@ -1,0 +1,122 @@
+"""Commands that are more than a script: one module each, imported when its command is used.
+
+A module has ``PAGE``, its documentation with the sections of a tool's (see :mod:`sonde.tools`), and ``main(parsed)``,
+which returns the exit status. Its OPTIONS are the command's own options. ``TAKES`` has the keys of the Sonde options
+that apply to it, beyond EVERYWHERE; a command without TAKES takes those of a run.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from ...errors import CompileError
+    from ...spec import ScriptSpec
+    from ...tools import Tool
+    from ..options import Parsed
+
+# The name of each command, and its lines in ``sonde --help``.
+COMMANDS = {
+    "top": "top [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
+    "serve": "serve [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
+    "record": "record [options] FILE | TOOL | -e 'PROGRAM' [parameters] -o RECORDING",
+    "replay": "replay [-f FORMAT] [-o FILE] RECORDING",
+    "diff": "diff BEFORE AFTER | diff --baseline COMMAND -c COMMAND [--repeat N] FILE | TOOL | -e 'PROGRAM'",
+    "dump": "dump [NAME [WHY]]",
+    "cost": "cost [--seconds N] FILE | TOOL | -e 'PROGRAM' [parameters]",
+    "flame": "flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
+    "argdist": "argdist [-C | -H] [-p PID] PROBE EXPR [/FILTER/]",
+    "trace": "trace [-t] [-K] [-U] [-M N] [-p PID] PROBE [PROBE ...]",
+    "profile": "profile [-F HZ] [-p PIDS] [-U | -K] [SECONDS]",
+    "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
+    "ucalls": "ucalls [-l LANGUAGE] [-L] [-S] PID [SECONDS]",
+    "uflow": "uflow [-l LANGUAGE] [-M METHOD] [-C CLASS] PID",
+    "ugc": "ugc [-l LANGUAGE] [-M MS] PID",
+    "uobjnew": "uobjnew [-l LANGUAGE] [-C N] [-S N] PID [SECONDS]",
+    "ustat": "ustat [-l LANGUAGE] [-S WHAT] [-p PID] [INTERVAL [COUNT]]",
+    "uthreads": "uthreads [-l LANGUAGE] PID",
+    "symbols": "symbols list | take FILE... | pack -o PACK [BUILD-ID...] | use PACK | drop BUILD-ID...",
+    "overhead": "overhead [[--annotate] id:NUMBER | NAME] [SECONDS]",
+    "export": "export --prometheus [ADDRESS] | --otlp[-profiles] [URL] | --parquet FILE SCRIPT [parameters]",
+    "tools": "tools [--check]",
+    "doctor": "doctor [--btf FILE]",
+    "check": "check [--btf FILE] SCRIPT...",
+    "help": "help [NAME]",
+    "version": "version",
+    "fleet": "fleet -H HOSTS | --dask ADDRESS [options] FILE | TOOL [parameters] | -e 'PROGRAM' [SECONDS]",
+    "agent": "agent --stdio | --socket PATH",
+    "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters] | --agent [GROUP]",
+}
+
+EVERYWHERE = {"help", "version", "info", "quiet", "verbose", "warnings", "no-warnings", "memory"}
+# Options about a script, for commands that take none.
+OF_SCRIPTS = {"e", "list", "debug", "fmt", "mode", "test", "bench", "check", "btf", "events", "port"}
+WITH_SCRIPT = ("FILE | TOOL", "SCRIPT", "RECORDING")  # in the usage of those that do
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of the command called ``name``."""
+    from importlib import import_module
+    return import_module(f".{name}", __name__)
+
+
+def command_page(name: str) -> Tool:
+    """Its documentation."""
+    from ...tools import read_page
+    found = command_module(name)
+    return read_page(name, str(found.__file__), found.PAGE.splitlines())
+
+
+def run_command(name: str, parsed: Parsed) -> int:
+    """Run it, or print its ``--help``; the exit status."""
+    if parsed.has("help") and not (name == "fleet" and len(parsed.words) > 1):  # otherwise it is the tool's
+        import sys
+
+        from ...tools import tool_help
+        sys.stdout.write(tool_help(command_page(name)))
+        return 0
+    module = command_module(name)
+    _refuse_options(name, parsed, getattr(module, "TAKES", None))
+    return int(module.main(parsed))
+
+
+def _refuse_options(name: str, parsed: Parsed, taken: set[str] | None) -> None:
+    """UsageError for an option that would be ignored silently."""
+    given = parsed.options.keys()
+    with_script = any(word in COMMANDS[name] for word in WITH_SCRIPT)
+    foreign = given - taken - EVERYWHERE if taken is not None else set() if with_script else given & OF_SCRIPTS
+    if foreign:
+        parsed.refuse_options(foreign, name, "[SECONDS]" in COMMANDS[name])
+
+
+def startup_warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:
+    """The warnings before a trace begins: the compiler's findings, and what -p cannot do where the user chose a tool's
+    or command's probes."""
+    for warning in spec.warnings:
+        yield warning.render()
+    if pid and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
+        from ...tools import find_tool
+        from ...tools.processes import process_caution
+        tool = find_tool(parsed.tool)
+        if (tool is None or tool.required_parameters) and (text := process_caution(spec.probes, pid)):
+            yield text
+
+
+def compile_findings(error: CompileError, parsed: Parsed | None) -> Iterator[str]:
+    """The message about a script that does not compile. A tool's script is not its user's: the message says only what
+    the kernel lacks, once; -v shows all."""
+    tool = parsed.tool if parsed is not None and not parsed.has("verbose") else ""
+    first, *others = [found for found in error.diagnostics if not tool or found.severity == "ERROR"]
+    if not tool:
+        yield from [found.render() for found in (first, *others)]
+        return
+    from ...kernel.host import kernel_release
+    from ...tools import find_tool
+    page = find_tool(tool)
+    needs = page.needs_in(kernel_release()) if page is not None else ""
+    hints = [*([needs] if needs else []), *first.hints][:3]
+    yield "\n".join([f"ERROR: {tool}: {first.message}", *[f"HINT: {hint}" for hint in hints]])
+    more = f"and {len(others)} more: " if others else ""
+    yield f"HINT: {more}sonde {tool} -v shows {'them' if others else 'where'}, sonde doctor says what works here"

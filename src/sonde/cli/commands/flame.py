@@ -1,0 +1,123 @@
+"""``sonde flame``: flame graphs of what runs, of what waits, and of the differences between two files of folded
+stacks."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from ...source import Source
+from ..script_names import read_script
+
+if TYPE_CHECKING:
+    from ..options import Parsed
+
+PAGE = """\
+flame: a flame graph of where programs spend their time: on the CPU, off it, and who ended their waiting
+
+USAGE
+  sonde flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID | -c COMMAND] [-o FILE] [-f FORMAT] [SECONDS]
+  sonde flame --diff BEFORE AFTER [-o FILE]
+
+  Draws when it ends: at Ctrl-C, with the process, or after SECONDS. The graph is SVG for a browser; without -o it goes
+  to standard output, or to flame.svg if that is a terminal. Clicking a frame zooms, / searches, Esc resets.
+  -f folded gives the stacks as text, which --diff compares: red has a greater share afterwards, blue a lesser one.
+
+OPTIONS
+  --on-cpu          where the CPUs are, 99 times a second (the default)
+  --off-cpu         where threads were when they left the CPU, and for how many nanoseconds
+  --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
+  --chain           the same, and over that what had woken the waker, and so on: four wakers at most
+  --no-python       without the frames of Python functions: those of the interpreter itself instead
+  --diff BEFORE     draw AFTER, coloured by what has changed since BEFORE; two files of folded stacks
+
+COLUMNS
+  @[COMM, USTACK, KSTACK, PYSTACK]   samples of each stack, or nanoseconds off the CPU; with --off-wake and --chain
+                                     then KSTACK, USTACK, COMM of each waker
+
+EXAMPLE
+  # sonde flame -f folded -c ./busy
+  busy;_start;__libc_start_main_impl;__libc_start_call_main;main;cool_function 19
+  busy;_start;__libc_start_main_impl;__libc_start_call_main;main;hot_function 174
+
+NEEDS
+  --on-cpu: perf events; --off-cpu, --off-wake, --chain: tracepoints sched:sched_switch and sched:sched_waking
+
+NOTES
+  User stacks are found by the unwind tables of the files (Linux 6.1); elsewhere, and in code made at run time,
+  they need frame pointers (-fno-omit-frame-pointer), without which they are short or wrong. Time off the CPU
+  includes that of waiting for one; --off-wake and --chain count sleeps alone, up to when the thread runs again. Idle
+  CPUs (pid 0) are left out. So is, on the CPU, the time within BPF programs of tracepoints and kprobes, whoever loaded
+  them: the kernel takes no sample with another program then, and does not count what it left out. sonde overhead shows
+  that time.
+
+  Python functions (CPython 3.11 to 3.14, x86_64, Linux 5.17) take the place of the interpreter's frames.
+  Of what they call in C all is shown where it can be unwound, else the innermost function.
+
+  What an interrupt wakes (a timer, a packet) has that interrupt's frames over it and ends there: the thread that was
+  interrupted had no part in it. A chain is made of what woke each thread the last time before it woke the next.
+"""
+
+# Option -> script, the title of its graph, and the unit of its weights.
+KINDS = {
+    "on-cpu": ("on-cpu.bt", "On the CPU", "samples"),
+    "off-cpu": ("off-cpu.bt", "Off the CPU", "ns"),
+    "off-wake": ("off-wake.bt", "Asleep, with wakers", "ns"),
+    "chain": ("chain.bt", "Asleep, with chains of wakers", "ns"),
+}
+
+
+def main(parsed: Parsed) -> int:
+    """Draw; the exit status."""
+    from ... import tools
+    from .. import requests, script_run
+    before, options, named = parsed.named.pop("diff", ""), parsed.options, parsed.named
+    if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
+        options["output"] = "flame.svg"
+    if before:
+        return _write_diff(before, parsed)
+    asked = [kind for kind in KINDS if named.pop(kind, "")]
+    if len(asked) > 1:
+        raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in asked)}")
+    script, title, options["unit"] = KINDS[asked[0] if asked else "on-cpu"]
+    if "container" in options and script != "on-cpu.bt":
+        raise UsageError("-C is for time on the CPU: a thread goes on where another, of any container, leaves off",
+                         ["--by container shows whose the stacks are"])
+    process = requests.process_of(parsed)
+    options.pop("pid", None)  # the scripts filter by themselves: switches to a process happen in another
+    named["pid"] = str(process.pid if process else 0)
+    options.setdefault("format", "flamegraph")
+    parsed.seconds = requests.seconds_of(parsed.words[1:])
+    options["title"] = title + (f" of {process.name} ({process.pid})" if process else "")
+    source = _adapt_script(read_script(os.path.join(tools.FOLDER, "flame", script)), bool(named.pop("no-python", "")))
+    trace = requests.new_trace(source, requests.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
+    status = script_run.run(trace, parsed)
+    if "output" in options and not parsed.has("quiet"):
+        requests.print_to_stderr(f"Wrote {options['output']}")
+    return status
+
+
+def _adapt_script(source: Source, native: bool) -> Source:
+    """Use Python stacks and unwind tables where this kernel has what they need; ``native``: no Python stacks."""
+    from ...builtins.stacks import python_obstacle
+    from ...compiling import live_world
+    from ...semantics.context import unwinding_obstacle
+    text, world = source.text, live_world()
+    if native or python_obstacle(world):
+        text = text.replace(", pystack", "")
+    if not unwinding_obstacle(world):
+        text = text.replace("ustack", "dw_ustack")
+    return Source(source.name, text, source.internal)
+
+
+def _write_diff(before: str, parsed: Parsed) -> int:
+    from ...output.views.flame_diff import flame_diff
+    from .. import requests
+    if len(parsed.words) != 2:
+        raise UsageError("--diff takes two files of folded stacks: sonde flame --diff BEFORE AFTER")
+    text = flame_diff(before, parsed.words[1])
+    descriptor = requests.open_output(parsed)
+    with open(descriptor, "w", encoding="utf-8", closefd=descriptor != 1) as file:
+        file.write(text)
+    return 0

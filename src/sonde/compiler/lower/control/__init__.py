@@ -1,0 +1,1 @@
+"""Control flow: conditions, loops, functions, the order of evaluation."""

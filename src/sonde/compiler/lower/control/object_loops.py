@@ -1,0 +1,97 @@
+"""Loops over kernel objects: NAME_new(), NAME_next() until it returns NULL, NAME_destroy() on every way out."""
+
+from __future__ import annotations
+
+from ....language.ast import Assign, Call, For, Unary, Variable
+from ....layouts.uapi import BPF_TASK_ITER_ALL_THREADS
+from ....semantics.nodes import walk_nodes
+from ....semantics.object_loops import ObjectLoop, is_current
+from ....types import Pointer, Struct, round_up
+from ... import helpers as h
+from ...ir import Operand, Reg
+from .. import memory
+from ..core import Lower
+from ..state import LoopTargets, Mem
+from .variables import assign_variable
+
+
+def lower_object_loop(lo: Lower, stmt: For) -> None:
+    call = stmt.start
+    assert isinstance(call, Call) and isinstance(call.type, Pointer) and isinstance(call.type.to, Struct)
+    row = call.callee
+    assert isinstance(row, ObjectLoop)
+    arguments, process = _arguments(lo, call, row)
+    slot = lo.b.slot(row.size, "iterator")
+    slot.pinned = True
+    where = lo.operand_address(Mem(slot))
+    lo.b.kfunc(lo.world.kfunc_id(f"{row.kfuncs}_new"), [where, *arguments], "iterator_new")
+    lo.forget()
+    lo.state.last_time = None
+    head, body, leave = (lo.b.block(name) for name in ("objects", "object", "leave"))
+    lo.b.start(head)
+    found = lo.b.kfunc(lo.world.kfunc_id(f"{row.kfuncs}_next"), [where], "iterator_next")
+    lo.b.branch("jne", found, 0, body, leave)
+    lo.b.start(body)
+    lo.state.typed[found] = call.type.to.btf_id
+    if process is not None:
+        same = lo.b.block("same")
+        lo.b.branch("jeq", _process_of(lo, found, call.type), process, same, head)
+        lo.b.start(same)
+    assign_variable(lo, stmt.variable, found)
+    _forget_values(lo, stmt)
+    lo.state.iterators.append((lo.world.kfunc_id(f"{row.kfuncs}_destroy"), where))
+    lo.state.loops.append(LoopTargets(leave, head))
+    with lo.region():
+        lo.lower_block(stmt.body)
+    lo.state.loops.pop()
+    if not lo.b.closed:
+        lo.b.jump(head)
+    lo.forget()
+    lo.b.start(leave)
+    lo.destroy_iterator(*lo.state.iterators.pop())
+
+
+def _arguments(lo: Lower, call: Call, row: ObjectLoop) -> tuple[list[Operand], Operand | None]:
+    """What the iterator begins with, after its state; and the process whose threads are wanted, where all threads are
+    gone through: the kernel takes no task but the current one, for it is the only one that the verifier trusts."""
+    if not row.of_task:
+        return [0, row.last], None
+    if is_current(call.args[0]):
+        return [lo.b.call(h.TASK_BTF, [], "current_task_btf"), row.last], None
+    task = lo.scalar_value(call.args[0])
+    if row.trusted:
+        return [task, row.last], None
+    assert isinstance(call.args[0].type, Pointer)
+    return [0, BPF_TASK_ITER_ALL_THREADS], _process_of(lo, task, call.args[0].type)
+
+
+def _process_of(lo: Lower, task: Operand, type: Pointer) -> Operand:
+    assert isinstance(type.to, Struct)
+    group = type.to.field("tgid")
+    assert group is not None
+    return memory.read_field(lo, memory.locate_pointee(lo, task, type), group)
+
+
+def _forget_values(lo: Lower, stmt: For) -> None:
+    """Make unknown to the verifier what rounds carry on: with values that it knows, no round would be like another."""
+    zero = None
+    for node in _changed_variables(stmt):
+        place, type = lo.state.variables.get(id(node.slot)), node.slot.type
+        if place is None or isinstance(type, Pointer):
+            continue
+        zero = zero or lo.b.load(lo.unit.global_word("zero"), 0, 8)
+        if isinstance(place, Reg):
+            lo.b.set(place, lo.b.alu("add", place, zero))
+            continue
+        for at in range(place.off, place.off + round_up(type.size, 8), 8):
+            lo.b.store(place.base, at, lo.b.alu("add", lo.b.load(place.base, at), zero))
+
+
+def _changed_variables(stmt: For) -> list[Variable]:
+    """The variables that the body may assign to, each once."""
+    found: dict[int, Variable] = {}
+    for node in walk_nodes(stmt.body):
+        targets = [node.target] if isinstance(node, Assign) else [node.operand] if isinstance(node, Unary) else \
+            node.args if isinstance(node, Call) else []
+        found |= {id(target.slot): target for target in targets if isinstance(target, Variable)}
+    return [found[key] for key in found if key != id(stmt.variable.slot)]

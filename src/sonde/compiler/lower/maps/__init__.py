@@ -1,0 +1,1 @@
+"""Maps' elements: keys, values, aggregates, threads in slots."""

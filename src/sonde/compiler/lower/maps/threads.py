@@ -1,0 +1,192 @@
+"""Slots: elements of a map keyed by the current thread's id, in memory instead of the kernel's hash.
+
+Measuring a latency makes, finds and deletes an element for each call, which takes the kernel's hash 190 ns (see
+docs/performance.md). Here most elements are in slots of an mmapable array, where a thread's slot is found by
+multiplication. A slot has one thread at a time, and an element is either in its thread's slot or, where another thread
+has that, in the hash; the slot counts those. The layout is in spec.py.
+
+Only the thread itself, and what interrupts it, looks for its key; another may delete it, as that of a thread whose id
+ended with an exec. So the only races are taking a slot (an atomic exchange decides) and giving it back (the same). The
+idle tasks of all CPUs share the id 0: theirs is in the hash.
+
+The map holds as many elements as it would without slots: each is paid for from a purse, the CPU's own or, if that is
+empty, any other.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from ....spec import PURSE, PURSES, SLOT, SLOT_OWNED
+from ... import helpers as h
+from ...ir import BasicBlock, MapAddr, MapFd, Operand, Reg
+from ...thread_keys import slots_of
+from ..core import Lower
+from ..state import Mem
+from ..tasks import thread_id
+
+FACTOR = 0x9E3779B1  # 2^32 / golden ratio: ids that follow each other come to lie far apart
+VALUE, OTHERS = 8, 16  # in a slot
+
+
+class ThreadSlot:
+    """A thread's slot of a map, the current one's if ``thread`` is None: its address, the thread's id, and what the
+    owner's word is if it has it."""
+
+    def __init__(self, lo: Lower, name: str, thread: Operand | None = None) -> None:
+        b = lo.b
+        self.map, self.table = name, lo.unit.maps[name].slots
+        self.thread = thread_id(lo) if thread is None else b.extend(thread, 32, False)
+        self.mine = b.alu("or", self.thread, SLOT_OWNED - (1 << 64))
+        shift = 33 - (slots_of(lo.unit.maps[self.table]).bit_length())
+        spread = b.alu("rsh", b.alu("mul", self.thread, FACTOR - (1 << 32), bits=32), shift, bits=32)
+        self.address = b.alu("add", b.address(MapAddr(self.table, PURSES * PURSE)), b.alu("mul", spread, SLOT))
+
+
+def find_value(lo: Lower, name: str) -> Reg:
+    """The address of the current thread's value, or NULL."""
+    b, slot = lo.b, ThreadSlot(lo, name)
+    found = b.function.reg("found")
+    b.set(found, b.alu("add", slot.address, VALUE))
+    other, hashed, on = b.block("other"), b.block("hashed", cold=True), b.block("on")
+    b.branch("jeq", b.load(slot.address, 0), slot.mine, on, other)
+    b.start(other)
+    b.set(found, 0)
+    b.branch("jeq", b.load(slot.address, OTHERS), 0, on, hashed)
+    b.start(hashed)
+    with lo.scope():
+        b.set(found, _look_in_hash(lo, slot))
+    b.start(on)
+    return found
+
+
+def store_value(lo: Lower, name: str, value: Operand) -> None:
+    """Give the current thread's element a value; where there is no room for a new one, count that."""
+    b, slot = lo.b, ThreadSlot(lo, name)
+    have, other, new, taken = b.block("have"), b.block("other"), b.block("new"), b.block("taken", cold=True)
+    half, search, there, on = (b.block(n, cold=n != "on") for n in ("half", "search", "there", "on"))
+    owner = b.load(slot.address, 0)
+    b.branch("jeq", owner, slot.mine, have, other)
+    b.start(other)
+    b.branch("jeq", b.alu("or", owner, b.load(slot.address, OTHERS)), 0, new, taken)
+    b.start(taken)
+    b.branch("jeq", slot.thread, 0, search, half)
+    b.start(half)
+    b.branch("jeq", owner, slot.thread, have, search)  # what was interrupted is taking it
+    b.start(search)
+    with lo.scope():
+        found = _look_in_hash(lo, slot)
+    b.branch("jeq", found, 0, new, there)
+    b.start(there)
+    b.store(found, 0, value)
+    b.jump(on)
+    b.start(new)
+    _make_element(lo, slot, value, have, on)
+    b.start(have)
+    b.store(slot.address, VALUE, value)
+    b.start(on)
+
+
+def _make_element(lo: Lower, slot: ThreadSlot, value: Operand, have: BasicBlock, on: BasicBlock) -> None:
+    """In the slot, or in the hash if that is another's; to ``have`` if the slot is the thread's by now."""
+    b = lo.b
+    purse = _own_purse(lo, slot)
+    paid, claim, claimed, lost = b.block("paid"), b.block("claim"), b.block("claimed"), b.block("lost", cold=True)
+    outside, refund = b.block("outside", cold=True), b.block("refund", cold=True)
+    _pay(lo, slot, purse, paid, on)
+    b.start(paid)
+    b.branch("jeq", slot.thread, 0, outside, claim)
+    b.start(claim)
+    owner = b.compare_exchange(slot.address, 0, slot.thread)
+    b.branch("jeq", owner, 0, claimed, lost)
+    b.start(claimed)
+    b.store(slot.address, VALUE, value)
+    b.store(slot.address, 0, slot.mine)
+    b.jump(on)
+    b.start(lost)
+    b.branch("jeq", b.alu("or", owner, SLOT_OWNED - (1 << 64)), slot.mine, refund, outside)
+    b.start(refund)
+    b.atomic_add(purse, 0, 1)
+    b.jump(have)
+    b.start(outside)
+    _insert_outside(lo, slot, purse, value)
+    b.jump(on)
+
+
+def _insert_outside(lo: Lower, slot: ThreadSlot, purse: Operand, value: Operand) -> None:
+    """Into the hash. Idle tasks may do so at once: the first one's element is there then."""
+    b = lo.b
+    failed, counted, on = b.block("failed", cold=True), b.block("counted", cold=True), b.block("inserted", cold=True)
+    b.atomic_add(slot.address, OTHERS, 1)
+    with lo.scope():
+        element = lo.temp(8, "value")
+        b.store(element.base, element.off, value)
+        result = b.call(h.MAP_UPDATE, [MapFd(slot.map), lo.operand_address(_hash_key(lo, slot)),
+                                       lo.operand_address(element), h.UPDATE_NEW], "map_update_elem")
+    b.branch("jslt", result, 0, failed, on, h.MAP_RESULT)
+    b.start(failed)
+    b.atomic_add(slot.address, OTHERS, -1)
+    b.atomic_add(purse, 0, 1)
+    b.branch("jeq", result, -errno.EEXIST, on, counted, h.MAP_RESULT)
+    b.start(counted)
+    lo.count_update(slot.map, result)
+    b.start(on)
+
+
+def delete_value(lo: Lower, name: str, thread: Operand | None = None) -> Operand:
+    """Delete a thread's element, the current one's if ``thread`` is None; 0 or -ENOENT, as the helper has it."""
+    b, slot = lo.b, ThreadSlot(lo, name, thread)
+    result = b.function.reg("deleted")
+    gone, other, on = b.block("gone"), b.block("other"), b.block("on")
+    hashed, removed = b.block("hashed", cold=True), b.block("removed", cold=True)
+    b.set(result, 0)
+    b.branch("jeq", b.compare_exchange(slot.address, slot.mine, 0), slot.mine, gone, other)
+    b.start(other)
+    b.set(result, -errno.ENOENT)
+    b.branch("jeq", b.load(slot.address, OTHERS), 0, on, hashed)
+    b.start(hashed)
+    with lo.scope():
+        b.set(result, b.call(h.MAP_DELETE, [MapFd(name), lo.operand_address(_hash_key(lo, slot))], "map_delete_elem"))
+    b.branch("jeq", result, 0, removed, on, h.MAP_RESULT)
+    b.start(removed)
+    b.atomic_add(slot.address, OTHERS, -1)
+    b.jump(gone)
+    b.start(gone)
+    b.atomic_add(_own_purse(lo, slot), 0, 1)
+    b.start(on)
+    return result
+
+
+def _hash_key(lo: Lower, slot: ThreadSlot) -> Mem:
+    key = lo.temp(4, "key")
+    lo.b.store(key.base, key.off, slot.thread, 4)
+    return key
+
+
+def _look_in_hash(lo: Lower, slot: ThreadSlot) -> Reg:
+    return lo.b.call(h.MAP_LOOKUP, [MapFd(slot.map), lo.operand_address(_hash_key(lo, slot))], "map_lookup_elem")
+
+
+def _own_purse(lo: Lower, slot: ThreadSlot) -> Reg:
+    offset = lo.b.alu("mul", lo.b.region_number(PURSES), PURSE)
+    return lo.b.alu("add", lo.b.address(MapAddr(slot.table)), offset)
+
+
+def _pay(lo: Lower, slot: ThreadSlot, own: Reg, paid: BasicBlock, on: BasicBlock) -> None:
+    """Go on to ``paid``, or, if all purses are empty, count that and go on to ``on``."""
+    b = lo.b
+    empty = b.block("empty", cold=True)
+    b.branch("jsgt", lo.fetch_add(own, 0, -1), 0, paid, empty)
+    b.start(empty)
+    b.atomic_add(own, 0, 1)
+    for number in range(min(lo.world.cpus, PURSES)):
+        some, back, following = (b.block(n, cold=True) for n in ("some", "back", "following"))
+        purse = b.address(MapAddr(slot.table, number * PURSE))
+        b.branch("jsgt", b.load(purse, 0), 0, some, following)
+        b.start(some)
+        b.branch("jsgt", lo.fetch_add(purse, 0, -1), 0, paid, back)
+        b.start(back)
+        b.atomic_add(purse, 0, 1)
+        b.start(following)
+    lo.count_error("map_full", "map_update_elem", slot.map)
+    b.jump(on)

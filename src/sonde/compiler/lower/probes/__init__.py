@@ -1,0 +1,1 @@
+"""The context of each kind of program: where its arguments are."""

@@ -1,0 +1,54 @@
+"""iter: the context is a kernel struct that points to the current object."""
+
+from __future__ import annotations
+
+from ....types import KERNEL, Pointer, Struct, StructField
+from ...compilation import Unit
+from ...ir import BasicBlock, Operand
+from .. import memory
+from ..core import Lower
+from .contexts import Context
+
+
+class Iterated(Context):
+    """One task reads the iterator, so no two runs overlap. At the end the program runs once without an object."""
+
+    program = "tracing"
+    filters_pid = False
+    beneath = "test run"
+
+    def shares(self, unit: Unit) -> bool:
+        return False
+
+    def prologue(self, lo: Lower, leave: BasicBlock) -> None:
+        """At the end all pointers are 0; the verifier lets none be used that was not compared. -p chooses by task."""
+        struct = lo.world.find_struct(f"bpf_iter__{lo.attach[0].event}")
+        for at in object_offsets(struct) if struct is not None else [8]:
+            found = lo.b.block("object")
+            lo.b.branch("jne", lo.b.load(lo.context_pointer(), at, 8, pure=True), 0, found, leave)
+            lo.b.start(found)
+        if lo.unit.options.pid and struct is not None:
+            self._only_process(lo, struct, lo.unit.options.pid, leave)
+
+    def _only_process(self, lo: Lower, context: Struct, pid: int, leave: BasicBlock) -> None:
+        """Leave for tasks of other processes."""
+        where, task = context.field("task"), lo.world.find_struct("task_struct")
+        group = task.field("tgid") if task is not None else None
+        assert where is not None and task is not None and group is not None
+        mem = memory.locate_pointee(lo, self.pointer(lo, where, task.btf_id), Pointer(task, KERNEL))
+        ours = lo.b.block("ours")
+        lo.b.branch("jeq", memory.read_field(lo, mem, group), pid, ours, leave)
+        lo.b.start(ours)
+
+    def pointer(self, lo: Lower, field: StructField, btf_id: int) -> Operand:
+        """A typed pointer of the context."""
+        value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
+        if memory.typed_loads(lo):
+            lo.state.typed[value] = btf_id
+        return value
+
+
+def object_offsets(struct: Struct) -> list[int]:
+    """Where the pointers to the object are (task and file, say): all but ``meta``."""
+    fields = [struct.field(name) for name in struct.field_names() if name != "meta"]
+    return [f.offset for f in fields if f is not None and isinstance(f.type, Pointer)]

@@ -1,0 +1,1 @@
+"""Taking stacks: by frame pointers, by unwind tables, Python's."""

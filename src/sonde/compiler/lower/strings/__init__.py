@@ -1,0 +1,1 @@
+"""Strings: copies, comparison, search."""

@@ -1,0 +1,152 @@
+"""Scripts compiled earlier: their specs in the cache directory, so that a second start needs no compiler.
+
+A spec is taken from there if everything that compiling it depended on is unchanged. Most answers of a World cannot
+change before the next boot as long as the same modules are loaded: those are ``LASTING``, and the boot, the modules and
+Sonde's privileges are part of the key. The contents of tracefs may change at any time: its texts are kept with the
+spec, and read again. After any other question, such as one about a program or a process, or if the script includes a
+file, the spec is not kept.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+from zlib import adler32, crc32
+
+from ..base.cache_dir import read_cache, thin_cache, write_cache
+from ..base.package_files import package_identity
+from ..kernel import places, syscalls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..semantics.script_options import Options
+    from ..source import Source
+    from ..spec import KernelFunction, ScriptSpec, TracepointFormat
+
+PREFIX = "spec-"
+MOST_FILES, MOST_BYTES = 256, 32 << 20
+FORM = 2  # of marshal: one that writes equal values as equal bytes
+LASTING = frozenset((
+    "arch", "cpus", "release", "pid_namespace", "has_feature", "kfunc_id", "find_struct", "named_type", "enum_constant",
+    "struct_names", "raw_tracepoints", "raw_tracepoint_args", "syscall_number", "kernel_functions",
+    "is_function_traceable", "takes_typed_program", "is_changed", "forbidden_functions", "kernel_function",
+    "function_names"))
+# Where functions are listed: that there is such a file and that it can be seen is part of the key.
+_LISTS = ("/sys/kernel/tracing/available_filter_functions", "/sys/kernel/debug/tracing/available_filter_functions",
+          "/sys/kernel/debug/kprobes/blacklist")
+
+
+class Witness:
+    """A World that answers as another does and notes on what its answers depend."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self.lasting = True
+        self.texts: dict[str, bytes | None] = {}  # what was read of tracefs, by path; None: there was none
+
+    def __getattr__(self, name: str) -> Any:
+        self.lasting &= name in LASTING
+        return getattr(self._world, name)
+
+    def has_feature(self, name: str) -> bool:
+        """As the World says; but what could not be found out may be found out the next time."""
+        answer: bool = self._world.has_feature(name)
+        self.lasting &= answer or self._world.is_certain(name)
+        return answer
+
+    def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
+        """As the World says; loaded BPF programs come and go."""
+        self.lasting &= not module.startswith("bpf:")
+        answer: KernelFunction | None = self._world.kernel_function(name, module)
+        return answer
+
+    def kernel_symbol(self, name: str) -> int | None:
+        """As the World says; loaded BPF programs come and go, and hidden addresses may be told the next time."""
+        answer: int | None = self._world.kernel_symbol(name)
+        self.lasting &= answer is not None and not name.startswith(("bpf_prog_", "bpf_trampoline_"))
+        return answer
+
+    def tracepoints(self) -> list[tuple[str, str]]:
+        """As the World says."""
+        self._note(f"{self._world.tracefs}/available_events")
+        found: list[tuple[str, str]] = self._world.tracepoints()
+        return found
+
+    def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
+        """As the World says."""
+        self._note(f"{self._world.tracefs}/events/{category}/{event}/format")
+        found: TracepointFormat | None = self._world.tracepoint_format(category, event)
+        return found
+
+    def _note(self, path: str) -> None:
+        self.texts[path] = _read(path)
+
+
+def script_key(source: Source, options: Options) -> bytes:
+    """All that compiling a script depends on and that is cheap to look at; b"" if it is not to be kept: one that is
+    compiled for the process of -c, or with other lists of functions or types than the kernel's."""
+    boot = _read("/proc/sys/kernel/random/boot_id")
+    if boot is None or options.cpid or places.traceable_functions or not os.path.exists(places.OWN_BTF):
+        return b""
+    try:
+        modules = sorted([(entry.name, entry.inode()) for entry in os.scandir("/sys/module")])
+    except OSError:
+        return b""
+    machine = [boot, *os.uname(), syscalls.effective_capabilities(), modules,
+               *[_identify(path) for path in ("/proc/self/ns/pid", "/proc/self/ns/mnt", *_LISTS)]]
+    return marshal.dumps([package_identity(), machine, *source.values(), *options.values()], FORM)
+
+
+def load_compiled(key: bytes) -> ScriptSpec | None:
+    """The spec that was kept under a key; None if there is none, or tracefs has something else now."""
+    data = read_cache(_file_name(key)) or b""
+    if len(data) < 4 or crc32(data[4:]).to_bytes(4, "little") != data[:4]:
+        return None
+    kept, texts, packed = marshal.loads(data[4:])
+    if kept != key or any(_read(path) != text for path, text in texts.items()):
+        return None
+    from .spec_codec import unpack_spec
+    return unpack_spec(packed)
+
+
+def keep_compiled(key: bytes, spec: ScriptSpec, witness: Witness) -> None:
+    """Keep a spec for the next start, if it can be."""
+    from ..spec import CURRENT
+    from .spec_codec import NotPlain, pack_spec
+    if not witness.lasting:
+        return
+    for kept in spec.maps:
+        if kept.name == CURRENT:
+            from ..kernel.tasks.current_task import locator_of_kernel
+            spec.locator = locator_of_kernel(kept.cpus)  # so that the next start need not look into BTF
+    try:
+        data = marshal.dumps([key, witness.texts, pack_spec(spec)], FORM)
+    except NotPlain:
+        return
+    if write_cache(_file_name(key), [crc32(data).to_bytes(4, "little"), data]):
+        thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
+
+
+def _file_name(key: bytes) -> str:
+    """Two keys of one name take each other's place."""
+    return f"{PREFIX}{crc32(key):08x}{adler32(key):08x}"
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(descriptor, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _identify(path: str) -> tuple[int, int]:
+    """Device and inode of a file; (0, 0) where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino

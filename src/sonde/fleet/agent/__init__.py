@@ -1,0 +1,1 @@
+"""The agent: the one part of a fleet that is privileged."""

@@ -1,0 +1,1 @@
+"""What a coordinator knows of its hosts, and what they have told, merged."""

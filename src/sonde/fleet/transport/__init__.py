@@ -1,0 +1,1 @@
+"""What passes between a coordinator and its agents, and how."""

@@ -1,0 +1,1 @@
+"""A fleet shown: text, JSON, the live view, top and serve."""

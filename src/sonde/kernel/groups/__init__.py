@@ -1,0 +1,1 @@
+"""Control groups, and the containers, pods and services that they belong to."""

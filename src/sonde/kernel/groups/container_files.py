@@ -1,0 +1,191 @@
+"""What container runtimes record about their containers in their own files: names, and Kubernetes pods.
+
+No daemon is asked. A file counts only if nobody but root (or the caller) can write to it, and its size is bounded::
+
+    docker        /var/lib/docker/containers/ID/config.v2.json
+    containerd    /run/containerd/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json, and k3s's copy
+    podman, CRI-O /var/lib/containers/storage/*-containers/containers.json, and their files below /run
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from ...base.memory_budget import Cache
+from ...base.record import Value
+from ...base.trusted_files import is_private, open_guarded
+from .cgroup_paths import IS_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...base.json_checks import Json, JsonObject
+
+LARGEST = 4 << 20     # bytes of a file
+MOST = 4096           # containers of one runtime that are looked through for a name
+LONGEST = 253         # characters of a plausible name, as in DNS
+AGAIN = 0.2           # s until something that was missing is looked for again
+_KEPT = 2 << 20       # bytes of what is remembered
+_DOCKER = "var/lib/docker/containers"
+_TASKS = ("run/containerd/io.containerd.runtime.v2.task", "run/k3s/containerd/io.containerd.runtime.v2.task")
+_STORAGE = ("var/lib/containers/storage", "run/containers/storage")
+_KUBELET = "io.kubernetes.pod."
+_LISTS = ("containers.json", "volatile-containers.json")
+
+
+class Described(Value):
+    """A container as its runtime describes it: its ``name``, and in Kubernetes its ``pod``, as ``namespace/name``, and
+    the pod's ``uid``. "" is not known."""
+
+    name: str = ""
+    pod: str = ""
+    uid: str = ""
+
+
+class ContainerFiles:
+    """Containers by id, read on demand; ``root`` is the folder that contains the runtimes' folders."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+        self._known: Cache[str, Described] = Cache(_KEPT)
+        self._lists: dict[str, tuple[tuple[int, int, int] | None, dict[str, JsonObject]]] = {}
+        self._missing: dict[str, float] = {}  # ids that had no file, and when
+        self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers gave it
+
+    def describe(self, container: str) -> Described | None:
+        """What is known about the container with an id; None if nothing is."""
+        found = self._known.get(container)
+        if found is None and time.monotonic() - self._missing.get(container, -AGAIN) >= AGAIN:
+            found = self._read_docker(container) or self._read_task(container) or self._read_storage(container)
+            if found is None:
+                self._note_missing(container)
+            else:
+                self._keep(container, found)
+        return found
+
+    def ids(self) -> list[str]:
+        """The containers that have files."""
+        found = _folders(self._path(_DOCKER)) + [container for entries in self._stored() for container in entries]
+        for tasks in _TASKS:
+            for space in _folders(self._path(tasks)):
+                found += _folders(self._path(tasks, space))
+        return [container for container in dict.fromkeys(found) if IS_ID.match(container)]
+
+    def _keep(self, container: str, found: Described) -> None:
+        self._missing.pop(container, None)
+        self._known.put(container, found, 400 + sum(map(len, found.values())))
+        if found.uid and found.pod and (found.uid in self.pods or len(self.pods) < MOST):
+            self.pods[found.uid] = found.pod
+
+    def _note_missing(self, container: str) -> None:
+        if len(self._missing) >= MOST:
+            self._missing.clear()
+        self._missing[container] = time.monotonic()
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self._root, *parts)
+
+    def _read_docker(self, container: str) -> Described | None:
+        state = _read_object(self._path(_DOCKER, container, "config.v2.json"))
+        if state is None:
+            return None
+        labels = _dict_in(_dict_in(state, "Config"), "Labels")
+        name = _text_in(labels, "io.kubernetes.container.name") or _text_in(state, "Name").removeprefix("/")
+        return _described(name, labels, _KUBELET)
+
+    def _read_task(self, container: str) -> Described | None:
+        for tasks in _TASKS:
+            for space in _folders(self._path(tasks)):
+                bundle = _read_object(self._path(tasks, space, container, "config.json"))
+                if bundle is not None:
+                    return _described_by_cri(_dict_in(bundle, "annotations"))
+        return None
+
+    def _read_storage(self, container: str) -> Described | None:
+        found = next((entries[container] for entries in self._stored() if container in entries), None)
+        if found is None:
+            return None
+        for folder in self._storage_folders():
+            bundle = _read_object(os.path.join(folder, container, "userdata", "config.json"))
+            notes = _dict_in(bundle, "annotations")
+            if _text_in(notes, "io.kubernetes.container.name"):
+                return _described(_text_in(notes, "io.kubernetes.container.name"), notes, _KUBELET)
+        names = found.get("names")
+        return Described(_bounded(names[0]) if isinstance(names, list) and names else "")
+
+    def _storage_folders(self) -> list[str]:
+        return [self._path(storage, kind) for storage in _STORAGE for kind in _folders(self._path(storage))
+                if kind.endswith("-containers")]
+
+    def _stored(self) -> Iterator[dict[str, JsonObject]]:
+        """The contents of podman's and CRI-O's lists, by id; a list that has not changed is not read again."""
+        for path in [os.path.join(folder, name) for folder in self._storage_folders() for name in _LISTS]:
+            try:
+                now = os.stat(path)
+            except OSError:
+                continue
+            stamp, entries = self._lists.get(path, (None, {}))
+            if stamp != (now.st_ino, now.st_mtime_ns, now.st_size):
+                listed = _read_json(path)
+                entries = {_text_in(entry, "id"): entry for entry in (listed if isinstance(listed, list) else [])[:MOST]
+                           if isinstance(entry, dict)}
+                self._lists[path] = (now.st_ino, now.st_mtime_ns, now.st_size), entries
+            yield entries
+
+
+def _described_by_cri(notes: JsonObject) -> Described:
+    """By containerd's annotations; a pod's pause container has no name of its own."""
+    alone = _text_in(notes, "io.kubernetes.cri.container-type") == "sandbox"
+    name = "POD" if alone else _text_in(notes, "io.kubernetes.cri.container-name") or _text_in(notes, "nerdctl/name")
+    return _described(name, notes, "io.kubernetes.cri.sandbox-")
+
+
+def _described(name: str, texts: JsonObject, pod: str) -> Described:
+    """``pod`` is the prefix of the texts that describe the pod."""
+    of, called = _text_in(texts, f"{pod}namespace"), _text_in(texts, f"{pod}name")
+    return Described(_bounded(name), f"{of}/{called}" if of and called else called, _text_in(texts, f"{pod}uid"))
+
+
+def _bounded(text: object) -> str:
+    return text if isinstance(text, str) and len(text) <= LONGEST else ""
+
+
+def _text_in(texts: JsonObject, name: str) -> str:
+    return _bounded(texts.get(name))
+
+
+def _dict_in(state: JsonObject | None, name: str) -> JsonObject:
+    found = state.get(name) if state is not None else None
+    return found if isinstance(found, dict) else {}
+
+
+def _folders(path: str) -> list[str]:
+    """The names in a folder; none if it cannot be read."""
+    try:
+        with os.scandir(path) as entries:
+            return [entry.name for _, entry in zip(range(MOST), entries)]
+    except OSError:
+        return []
+
+
+def _read_object(path: str) -> JsonObject | None:
+    """The JSON object in a trusted file; None for anything else."""
+    found = _read_json(path)
+    return found if isinstance(found, dict) else None
+
+
+def _read_json(path: str) -> Json:
+    """The contents of a trusted file; None if it cannot be read."""
+    import json
+    try:
+        with open(open_guarded(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or not is_private(found) or found.st_size > LARGEST:
+                return None
+            value: Json = json.loads(file.read(LARGEST + 1))
+            return value
+    except (OSError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""Addresses and names, of the kernel and of processes: symbols, mappings, unwinding."""

@@ -1,0 +1,188 @@
+"""Addresses and names in the kernel: kallsyms, and what ftrace can probe."""
+
+from __future__ import annotations
+
+from ...base.fast_stdlib import bisect_right
+from ...base.record import Value
+from .. import places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+
+_FAR = 1 << 24  # a symbol this far below an address is unrelated
+_FEW = 50  # addresses that are looked up one by one, before an index is built
+_REMEMBERED = 1 << 16  # addresses whose symbols are remembered
+
+
+class KernelSymbol(Value):
+    """``offset`` bytes into ``name``; ``module`` is "" for the kernel proper."""
+
+    name: str
+    offset: int
+    module: str = ""
+
+
+class KernelSymbols:
+    """/proc/kallsyms, read on first use. One that is unreadable or zeroed has no answers (see ``restricted``)."""
+
+    def __init__(self, path: str = "/proc/kallsyms") -> None:
+        self._path = path
+        self._data: bytes | None = None
+        self._addresses: array[int] | None = None
+        self._lines: Sequence[int] = ()  # where each symbol's line starts in _data
+        self._cache: dict[int, KernelSymbol | None] = {}
+
+    def _kallsyms_text(self) -> bytes:
+        if self._data is None:
+            try:
+                with open(self._path, "rb", buffering=0) as file:
+                    self._data = file.read()
+            except OSError:
+                self._data = b""
+        return self._data
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the kernel hides its addresses (kernel.kptr_restrict, or no CAP_SYSLOG), or has no symbols."""
+        head = self._kallsyms_text()[:16384].splitlines()[:100]
+        return not any(line[:16].strip(b"0 ") for line in head)
+
+    def symbol_address(self, name: str) -> int | None:
+        """Address of a symbol; the kernel proper's comes before a module's."""
+        at = self._find_name(name) if name and not self.restricted else -1
+        return int(self._kallsyms_text()[at - 18:at - 2], 16) if at >= 0 else None
+
+    def symbol_type(self, name: str) -> str:
+        """The letter of a symbol's type as in nm, "t" or "T" for a function; "" if there is none."""
+        at = self._find_name(name)
+        return chr(self._kallsyms_text()[at - 1]) if at >= 0 else ""
+
+    def symbol_clones(self, name: str) -> list[str]:
+        """The symbols that the compiler made of a function: ``name.isra.0`` and the like."""
+        found, text, start = [], self._kallsyms_text(), 0
+        while (at := text.find(f" {name}.".encode(), start)) >= 0:
+            start = text.find(b"\n", at)
+            found.append(text[at + 1:start if start >= 0 else len(text)].partition(b"\t")[0].decode())
+            if start < 0:
+                break
+        return list(dict.fromkeys(found))
+
+    def _find_name(self, name: str) -> int:
+        """The offset of a symbol's name in the text, less one; -1 if it is not there."""
+        places = (self._kallsyms_text().find(b" " + name.encode() + end) for end in (b"\n", b"\t"))
+        return next((at for at in places if at >= 0), -1)
+
+    def lookup(self, address: int) -> KernelSymbol | None:
+        """The symbol that contains an address; None if it is not the kernel's."""
+        if address not in self._cache:
+            if len(self._cache) >= _REMEMBERED:
+                self._cache.clear()
+            self._cache[address] = self._find_symbol(address)
+        return self._cache[address]
+
+    def _find_symbol(self, address: int) -> KernelSymbol | None:
+        if self._addresses is None and len(self._cache) < _FEW and (start := self._start(address)) is not None:
+            return start
+        addresses = self._sorted_addresses()
+        at = bisect_right(addresses, address) - 1
+        if at < 0 or address - addresses[at] > _FAR or not addresses[at]:
+            return None
+        while at and addresses[at - 1] == addresses[at]:
+            at -= 1  # of several names, the kernel prints the first
+        return self._symbol(self._lines[at], address)
+
+    def _start(self, address: int) -> KernelSymbol | None:
+        """The symbol that begins at an address. Probed functions do; looking up a few of them takes a hundredth of the
+        time for the index."""
+        at = self._kallsyms_text().find(b"\n%016x " % address) if address else -1
+        return self._symbol(at + 1, address) if at >= 0 else None
+
+    def _symbol(self, start: int, address: int) -> KernelSymbol:
+        """The symbol whose line starts there, with the address's offset into it."""
+        line = self._line_at(start)
+        name, _, module = line[19:].partition("\t")
+        return KernelSymbol(name, address - int(line[:16], 16), module.strip("[]"))
+
+    def _line_at(self, start: int) -> str:
+        text = self._kallsyms_text()
+        end = text.find(b"\n", start)
+        return text[start:end if end >= 0 else len(text)].decode("utf-8", "replace")
+
+    def _sorted_addresses(self) -> array[int]:
+        if self._addresses is None:
+            self._addresses = self._build_index()
+        return self._addresses
+
+    def _build_index(self) -> array[int]:
+        """Build the index: addresses ascending, and in ``_lines`` where their lines start."""
+        from array import array
+        addresses, lines, text = array("Q"), array("I"), b"" if self.restricted else self._kallsyms_text()
+        start, ordered, last = 0, True, 0
+        while (end := text.find(b"\n", start)) >= 0:
+            address = int(text[start:start + 16], 16)
+            ordered = ordered and address >= last
+            last = address
+            addresses.append(address)
+            lines.append(start)
+            start = end + 1
+        if not ordered:  # modules and BPF programs come after the kernel
+            order = sorted(range(len(addresses)), key=addresses.__getitem__)
+            lines = array("I", [lines[i] for i in order])
+            addresses = array("Q", [addresses[i] for i in order])
+        self._lines = lines
+        return addresses
+
+
+def traceable_functions(root: str) -> list[tuple[str, str]]:
+    """(module, function) of every function that ftrace can probe; "vmlinux" is the kernel proper.
+
+    [] if the kernel does not say: it has no function tracer, or is locked down.
+    """
+    try:
+        with open(_function_list_path(root), encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    pairs = []
+    for line in lines:
+        name, _, module = line.partition(" ")
+        if not name.startswith("__ftrace_invalid_address__"):
+            pairs.append((module.strip("[] \t") or "vmlinux", name))
+    return pairs
+
+
+class FunctionList:
+    """How many of the functions that can be traced have a name; none of any, if nothing says so. A few names are looked
+    for in the text, which takes a tenth of the time that an index does."""
+
+    def __init__(self, root: str) -> None:
+        self._asked = 0
+        self._index: dict[bytes, int] = {}
+        try:
+            with open(_function_list_path(root), "rb") as file:
+                self._text = b"\n" + file.read()
+        except OSError:
+            self._text = b""
+
+    def count(self, name: str) -> int:
+        """How many there are: each alone on a line, or before its module."""
+        self._asked += 1
+        if self._asked <= _FEW:
+            return self._search(b"\n%s\n" % name.encode()) + self._search(b"\n%s [" % name.encode())
+        if not self._index:
+            for line in self._text.splitlines():
+                each = line.split(b" ", 1)[0]
+                self._index[each] = self._index.get(each, 0) + 1
+        return self._index.get(name.encode(), 0)
+
+    def _search(self, line: bytes) -> int:
+        found, at = 0, self._text.find(line)
+        while at >= 0:
+            found, at = found + 1, self._text.find(line, at + 1)  # the next one may begin with this one's end
+        return found
+
+
+def _function_list_path(root: str) -> str:
+    return places.traceable_functions or f"{root}/available_filter_functions"

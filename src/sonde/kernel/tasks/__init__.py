@@ -1,0 +1,1 @@
+"""Where each CPU keeps its current task."""

@@ -1,0 +1,1 @@
+"""Layouts of memory that BPF programs and Python share."""

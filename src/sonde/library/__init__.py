@@ -1,0 +1,1 @@
+"""What Python programs use: a trace, its events, maps and tables."""

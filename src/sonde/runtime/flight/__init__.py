@@ -1,0 +1,1 @@
+"""Flight memory: records that stay in the kernel until a dump is asked for."""

@@ -1,0 +1,1 @@
+"""Maps: their elements, aggregates over the CPUs, threads in slots."""

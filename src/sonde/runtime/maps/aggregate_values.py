@@ -1,0 +1,45 @@
+"""From the words of an aggregate to its value."""
+
+from __future__ import annotations
+
+from ...types import Aggregate
+from .aggregates import Histogram, LinearHistogram, Stats, divide_toward_zero
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from .series import Series
+
+AggregateValue: TypeAlias = "int | Stats | Histogram | Series"
+
+
+def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None = None) -> AggregateValue:
+    """The value of an aggregate's words, which are merged over the CPUs; sums may be given modulo 2**64.
+
+    ``signed`` overrides the type's own. A min() or max() that was never set is 0, as bpftrace prints it.
+    """
+    signed = type.signed if signed is None else signed
+    kind = type.kind
+    if kind == "hist":
+        return Histogram(words, type.bits)
+    if kind == "tseries":
+        from .series import make_series
+        return make_series(type, words)
+    if kind == "lhist":
+        return LinearHistogram(words, type.low, type.high, type.step)
+    if kind == "count":
+        return words[0]
+    if kind == "sum":
+        return _apply_sign(words[0], signed)
+    if kind in ("min", "max"):
+        return _apply_sign(words[0], signed) if words[1] else 0
+    count, total = words[0], _apply_sign(words[1], signed)
+    average = divide_toward_zero(total, count) if count else 0
+    return average if kind == "avg" else Stats(count, average, total)
+
+
+def _apply_sign(value: int, signed: bool) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if signed and value >> 63 else value

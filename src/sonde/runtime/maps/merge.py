@@ -1,0 +1,86 @@
+"""Merging the per-CPU states of map value functions, exactly; pure functions over u64 words.
+
+The layouts are those of :class:`sonde.types.Aggregate`. A merged state is a tuple of Python integers, one per word,
+signed where the aggregate is. Many states are merged at once, column by column, so that C does the work.
+"""
+
+from __future__ import annotations
+
+from struct import pack
+
+from ...base.fast_stdlib import add
+from ...types import Aggregate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MASK = (1 << 64) - 1
+_HALF = 1 << 63
+
+State = tuple[int, ...]
+
+
+def is_additive(aggregate: Aggregate) -> bool:
+    """Whether states add up, so that an earlier state can be subtracted from a later one."""
+    return aggregate.is_additive
+
+
+def to_signed(value: int) -> int:
+    """A u64 read as s64."""
+    return ((value + _HALF) & MASK) - _HALF
+
+
+def merge_states(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpus: int) -> list[State]:
+    """Merge consecutive elements of ``cpus`` states each; additive ones stay unsigned, modulo 2^64."""
+    words = memoryview(data).cast("B").cast("Q").tolist()
+    width = aggregate.words
+    if aggregate.kind == "tseries":
+        from .series import merge_series
+        return [merge_series(aggregate, words[at:at + width * cpus], cpus) for at in range(0, len(words), width * cpus)]
+    if not is_additive(aggregate):
+        return _merge_extremes(aggregate, words, width * cpus)
+    columns = []
+    for at in range(width):
+        column = words[at::width * cpus]
+        for cpu in range(1, cpus):
+            column = list(map(add, column, words[at + cpu * width::width * cpus]))
+        if column and max(column) > MASK:
+            column = [value & MASK for value in column]
+        columns.append(column)
+    return list(zip(*columns))
+
+
+def add_states(aggregate: Aggregate, states: Sequence[State]) -> State:
+    """Merged states, with their signs, as one."""
+    data = b"".join([pack(f"={aggregate.words}Q", *[word & MASK for word in state]) for state in states])
+    return apply_signs(aggregate, merge_states(aggregate, data, len(states)))[0]
+
+
+def _merge_extremes(aggregate: Aggregate, words: list[int], stride: int) -> list[State]:
+    """min and max: CPUs that never saw a value do not count; (0, 0) when none did."""
+    best = min if aggregate.kind == "min" else max
+    states: list[State] = []
+    for start in range(0, len(words), stride):
+        seen = [words[at] for at in range(start, start + stride, 2) if words[at + 1]]
+        if aggregate.signed:
+            seen = [to_signed(value) for value in seen]
+        states.append((best(seen), 1) if seen else (0, 0))
+    return states
+
+
+def sum_states(state: State, other: State) -> State:
+    """Two additive states as one."""
+    return tuple([(one + two) & MASK for one, two in zip(state, other)])
+
+
+def subtract_state(state: State, base: Sequence[int]) -> State:
+    """What an additive state gained since it was ``base``."""
+    return tuple([(now - then) & MASK for now, then in zip(state, base)])
+
+
+def apply_signs(aggregate: Aggregate, states: list[State]) -> list[State]:
+    """Give the words of merged states their sign: a sum's, and the total of avg and stats."""
+    if not aggregate.signed or aggregate.kind not in ("sum", "avg", "stats"):
+        return states
+    return [(*state[:-1], to_signed(state[-1])) for state in states]

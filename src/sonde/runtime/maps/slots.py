@@ -1,0 +1,46 @@
+"""Map elements in thread slots (see spec.py), read while programs take slots and give them back."""
+
+from __future__ import annotations
+
+from struct import pack
+
+from ...spec import PURSE, PURSES, SLOT, SLOT_OWNED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WORDS = SLOT // 8
+_FIRST = PURSES * PURSE // 8
+
+
+def read_slots(words: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Of each element: which word is its owner's, the thread's id, and the value. ``words``: the table, as u64s.
+
+    A value belongs to the owner that is there before and after it is read.
+    """
+    for at, owner in zip(range(_FIRST, len(words), _WORDS), words[_FIRST::_WORDS].tolist()):
+        while owner >= SLOT_OWNED:
+            value, before = words[at + 1], owner
+            owner = words[at]
+            if owner == before:
+                yield at, owner - SLOT_OWNED, value
+                break
+
+
+def read_elements(memory: memoryview) -> dict[bytes, bytes]:
+    """Keys and values of the elements in a table."""
+    with memory.cast("Q") as words:
+        return {pack("=I", thread): pack("=Q", value) for _, thread, value in read_slots(words)}
+
+
+def zero_values(memory: memoryview) -> None:
+    """Set the values of all elements to 0."""
+    with memory.cast("Q") as words:
+        for at, _, _ in list(read_slots(words)):
+            words[at + 1] = 0
+
+
+def free_slots(memory: memoryview) -> None:
+    """Empty the table: for the time after all programs, as nothing that they paid is given back."""
+    memory[PURSES * PURSE:] = bytes(len(memory) - PURSES * PURSE)

@@ -1,0 +1,1 @@
+"""Event records: out of the rings, into order, to Python values."""

@@ -1,0 +1,147 @@
+"""The pairs of a large map of numbers, by columns. Python objects for all keys, values and pairs would take several
+times the memory, and be sorted and printed from places that are anywhere in it, which is most of the time."""
+
+from __future__ import annotations
+
+from _collections_abc import Sequence
+from array import array
+from math import prod
+
+from ...types import Aggregate, Int, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, TypeAlias
+
+    from ...spec import MapSpec
+    from .values import Item
+
+    Digit: TypeAlias = tuple[int, int]  # of numbers: the least, and how many there are from there to the greatest
+
+_PORTION = 1 << 13  # rows that are made objects at a time
+_EXACT = 1 << 53  # floats up to here are whole numbers
+
+
+class NumberRows(Sequence["Item"]):
+    """(key, value) pairs: the columns are the parts of the key and the value. ``signed`` is said of each of them,
+    ``is_tuple`` that keys are tuples."""
+
+    def __init__(self, signed: Sequence[bool], is_tuple: bool) -> None:
+        self._signed = signed
+        self._is_tuple = is_tuple
+        self._columns = [array("q" if each else "Q") for each in signed]
+
+    def append_columns(self, columns: Sequence[Sequence[int]]) -> None:
+        """More rows."""
+        for column, numbers in zip(self._columns, columns):
+            column.extend(array(column.typecode, numbers))
+
+    def in_order(self, top: int = 0) -> NumberRows:
+        """In the order of printing: by value, then by key; the last ``top``. What is sorted is one number for each row,
+        whose digits are the value and the parts of the key; floats where they can be, which compare fastest."""
+        digits = [_describe(column) for column in self._columns]
+        number = float if _greatest_code(digits) <= _EXACT else int
+        codes: list[float] = []
+        for at in range(0, len(self), _PORTION):
+            codes += map(number, _join_digits(self._numbers(at, at + _PORTION), digits))
+        codes.sort()
+        if top:
+            del codes[:-top]
+        rows = NumberRows(self._signed, self._is_tuple)
+        for at in range(0, len(codes), _PORTION):
+            rows.append_columns(_split_digits(list(map(int, codes[at:at + _PORTION])), digits))
+        return rows
+
+    def template(self, name: str) -> str:
+        """The form of a line, for a row's numbers."""
+        return f"{name}[{', '.join(['%d'] * (len(self._columns) - 1))}]: %d\n"
+
+    def flat_numbers(self) -> tuple[int, ...]:
+        """All numbers, row by row."""
+        flat = [0] * (len(self) * len(self._columns))
+        for at, column in enumerate(self._columns):
+            flat[at::len(self._columns)] = column
+        return tuple(flat)
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            at = range(len(self))[index]
+            return self._pairs(at, at + 1)[0]
+        rows = NumberRows(self._signed, self._is_tuple)
+        rows._columns = [column[index] for column in self._columns]
+        return rows
+
+    def __iter__(self) -> Iterator[Item]:
+        for at in range(0, len(self), _PORTION):
+            yield from self._pairs(at, at + _PORTION)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def _numbers(self, start: int, stop: int) -> list[list[int]]:
+        return [column[start:stop].tolist() for column in self._columns]
+
+    def _pairs(self, start: int, stop: int) -> list[Item]:
+        *keys, values = self._numbers(start, stop)
+        return list(zip(zip(*keys) if self._is_tuple else keys[0], values))
+
+
+def _describe(column: array[int]) -> Digit:
+    numbers = column.tolist()
+    least = min(numbers, default=0)
+    return least, max(numbers, default=0) - least + 1
+
+
+def _greatest_code(digits: Sequence[Digit]) -> int:
+    """No number that :func:`_join_digits` makes is further from 0."""
+    return prod([max(count, abs(least) + count) for least, count in digits if count > 1])
+
+
+def _join_digits(columns: Sequence[list[int]], digits: Sequence[Digit]) -> list[int]:
+    """A number for each row of key and value; the value is the most significant digit."""
+    codes = [0] * len(columns[0])
+    first = True
+    for numbers, (least, count) in zip((columns[-1], *columns[:-1]), (digits[-1], *digits[:-1])):
+        if count > 1:
+            codes = numbers if first else [code * count + number - least for code, number in zip(codes, numbers)]
+            first = False
+    return codes
+
+
+def _split_digits(codes: list[int], digits: Sequence[Digit]) -> list[list[int]]:
+    """The columns of which :func:`_join_digits` made these numbers."""
+    columns: list[list[int]] = []
+    varying = sum(count > 1 for _, count in digits)
+    for least, count in (*digits[-2::-1], digits[-1]):  # from the least significant one
+        if count == 1:
+            columns.append([least] * len(codes))
+            continue
+        varying -= 1
+        if not varying:
+            columns.append(codes)
+            continue
+        columns.append([code % count + least for code in codes])
+        codes = [code // count for code in codes]
+    *keys, values = columns
+    return [*keys[::-1], values]
+
+
+def make_rows(spec: MapSpec) -> NumberRows | None:
+    """For the pairs of a map; None where not all of what they are is numbers."""
+    key, value = spec.key, spec.value
+    parts = list(key.of) if isinstance(key, Tuple) and not key.names else [key]
+    signed = [part.signed for part in parts if isinstance(part, Int) and part.__class__ is Int]
+    if not parts or len(signed) != len(parts):
+        return None
+    if isinstance(value, Aggregate) and value.kind in ("count", "sum"):
+        return NumberRows([*signed, value.signed and value.kind == "sum"], isinstance(key, Tuple))
+    if isinstance(value, Int) and value.__class__ is Int:
+        return NumberRows([*signed, value.signed], isinstance(key, Tuple))
+    return None

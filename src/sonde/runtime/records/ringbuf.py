@@ -1,0 +1,174 @@
+"""Reading BPF ring buffers through shared memory.
+
+Layout of the mapping (kernel/bpf/ringbuf.c): one page with the consumer position, ours to write; one page with the
+producer position; then the data. Positions only grow; a record starts at position & (size - 1) with a u32 length, whose
+top bits say "still being written" and "discarded", and a u32 of the kernel's own. Records are aligned to 8 bytes, and
+one may begin at the end of the data and continue at its beginning. (The kernel would map the data a second time after
+itself, so that each record is in one piece; but then each page counts twice as this process's memory.)
+
+Positions and lengths are read in one native access each (a memoryview of format "Q" or "I" does that; ``struct`` with
+an explicit byte order reads byte by byte and could see half of a new value).
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...arch import this_arch
+from ...kernel import syscalls
+from ...kernel.procfs import available_memory
+from ...kernel.syscalls import Fd
+from ...layouts.uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
+from ...spec import CONTROL_RING
+from .batch import Batch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
+
+
+class Ring:
+    """The consumer of one ring buffer of ``size`` bytes (a power of two)."""
+
+    def __init__(self, fd: Fd, size: int, page: int) -> None:
+        self.fd = fd
+        self.size = size
+        self._front = syscalls.mmap_fd(fd, page)
+        self._back = syscalls.mmap_fd(fd, page + size, page, writable=False)
+        self._consumer = memoryview(self._front).cast("Q")
+        self._producer = memoryview(self._back)[:page].cast("Q")
+        self._data = memoryview(self._back)[page:]
+        self._words = self._data.cast("Q")
+        self._halves = self._data.cast("I")
+        self._fence = _make_memory_barrier()
+        self._last_time = 0
+        self.position = self._consumer[0]  # everything before it has been read
+
+    def unread_bytes(self) -> int:
+        """Bytes that wait to be read (some of them perhaps still being written)."""
+        return self._producer[0] - self.position
+
+    def read_records(self, limit: int = 1 << 62) -> Batch:
+        """Consume complete records up to the first that is still being written, in ring order.
+
+        About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once; what lies after
+        the ring's end comes with the next call. A record whose time is 0 takes that of the record before it.
+        """
+        position = self.position
+        end = min(self._producer[0], position + limit)
+        if position >= end:
+            return Batch(0, b"", [], 0, ())
+        self._fence()
+        start = (position & (self.size - 1)) >> 3
+        found, count = self._scan_records(start, min((end - position) >> 3, len(self._words) - start))
+        self._fence()
+        buffer = self._copy_words(start, count)
+        self.position = self._consumer[0] = position + (count << 3)
+        words, halves = memoryview(buffer).cast("Q"), memoryview(buffer).cast("I")
+        if isinstance(found, range):
+            times, sites = words[2::found.step].tolist(), halves[2::2 * found.step].tolist()
+            offsets: Sequence[int] = range(8, (count + 1) << 3, found.step << 3)
+        else:
+            times, sites = [words[at + 2] for at in found], [halves[2 * at + 2] for at in found]
+            offsets = [(at + 1) << 3 for at in found]
+        if 0 in times:
+            self._inherit_times(times)
+        elif times:
+            self._last_time = times[-1]
+        same = bool(sites) and sites.count(sites[0]) == len(sites)
+        return Batch(position, buffer, times, sites[0] if same else sites, offsets)
+
+    def _copy_words(self, start: int, count: int) -> bytes:
+        """Words of the ring; the last record may go on at its beginning."""
+        beyond = (start + count << 3) - self.size
+        whole = bytes(self._data[start << 3:start + count << 3])
+        return whole + bytes(self._data[:beyond]) if beyond > 0 else whole
+
+    def _scan_records(self, start: int, most: int) -> tuple[Sequence[int], int]:
+        """Where complete records begin in the ``most`` words from ``start`` on, and how many words they take: a range
+        if they are of one length."""
+        halves, alike = self._halves[2 * start:], self._scan_alike(start, most)
+        at = alike.stop
+        if at >= most or halves[2 * at] & BPF_RINGBUF_BUSY_BIT:
+            return alike, at
+        found = list(alike)
+        while at < most:
+            head = halves[2 * at]
+            if head >= BPF_RINGBUF_DISCARD_BIT:
+                if head & BPF_RINGBUF_BUSY_BIT:
+                    break
+                head &= _LENGTH
+            else:
+                found.append(at)
+            at += (head + 15) >> 3
+        return found, at
+
+    def _scan_alike(self, start: int, most: int) -> range:
+        """The same of those that have the length of the first; its stop is the word after them."""
+        halves = self._halves[2 * start:]
+        first = halves[0]
+        if first >= BPF_RINGBUF_DISCARD_BIT:
+            return range(0)
+        step = (first + 15) >> 3
+        lengths = halves[:2 * most:2 * step].tolist()
+        count = len(lengths)
+        if lengths.count(first) < count:
+            count = next(index for index, length in enumerate(lengths) if length != first)
+        return range(0, count * step, step)
+
+    def _inherit_times(self, times: list[int]) -> None:
+        last = self._last_time
+        for index, time in enumerate(times):
+            if time:
+                last = time
+            else:
+                times[index] = last
+        self._last_time = last
+
+    def close(self) -> None:
+        """Unmap; the ring itself belongs to its map."""
+        for view in (self._consumer, self._producer, self._words, self._halves, self._data):
+            view.release()
+        self._back.close()
+        self._front.close()
+
+
+def _make_memory_barrier() -> Callable[[], object]:
+    """A full memory barrier, for machines that reorder loads.
+
+    Releasing a lock and taking it again is one: the store-release orders all earlier loads before it, and the
+    load-acquire that follows it all later ones (C11 atomics, as Python's locks use them).
+    """
+    if this_arch().ordered_memory:
+        return int
+    from _thread import allocate_lock
+
+    lock = allocate_lock()
+    lock.acquire()
+
+    def fence() -> None:
+        lock.release()
+        lock.acquire()
+
+    return fence
+
+
+def data_ring_bytes(perf_rb_pages: int, page: int, memory: int) -> int:
+    """Size of the data ring: ``perf_rb_pages`` rounded up to a power of two, or a 256th of the ``memory`` that there
+    is: 4 MiB at least, and 64 MiB at most."""
+    if perf_rb_pages:
+        return max(page, 1 << (perf_rb_pages * page - 1).bit_length())
+    return min(64 << 20, max(4 << 20, 1 << (memory // 256).bit_length() - 1 if memory >= 256 else 0))
+
+
+CONTROL_RING_BYTES = 256 << 10
+
+
+def ring_bytes(name: str, perf_rb_pages: int) -> int:
+    """Size of the ring of that name, on this machine."""
+    if name == CONTROL_RING:
+        return CONTROL_RING_BYTES
+    page = os.sysconf("SC_PAGE_SIZE")
+    return data_ring_bytes(perf_rb_pages, page, 0 if perf_rb_pages else available_memory())

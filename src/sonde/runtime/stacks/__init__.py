@@ -1,0 +1,1 @@
+"""Stacks: their frames, unwind tables, Python's."""
