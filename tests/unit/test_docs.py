@@ -152,6 +152,33 @@ def test_functions(name: str) -> None:
     assert any(set(codes) <= MACHINE for codes in found), found
 
 
+def heading_anchors(page: Path) -> set[str]:
+    """The fragments by which a page's headings are linked to, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> list[str]:
+    """What a page links to within the repository."""
+    text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text(), flags=re.M | re.S)
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+
+
+@pytest.mark.parametrize("page", sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"),
+                                                                                *ROOT.glob("docs/**/*.md")]))
+def test_links_lead_somewhere(page: str) -> None:
+    for link in links(ROOT / page):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in heading_anchors(target), link
+
+
+def test_the_architecture_links_to_each_of_its_pages() -> None:
+    pages = {f"architecture/{path.name}" for path in (ROOT / "docs" / "architecture").glob("*.md")}
+    assert pages <= set(links(ROOT / "docs" / "architecture.md"))
+
+
 def test_the_one_liners_are_those_of_their_table() -> None:
     """What they printed is from when scripts/gen_one_liners.py was run last, by root and under QEMU."""
     from one_liners import one_liners
