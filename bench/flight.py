@@ -26,7 +26,7 @@ from typing import Any
 
 import sonde
 from sonde import compiling
-from sonde.errors import EnvironmentProblem, SyscallError
+from sonde.errors import MachineError, SyscallError
 from sonde.runtime.session import Session
 from sonde.semantics.script_options import Options
 from sonde.source import Source
@@ -118,7 +118,7 @@ def main() -> None:
                 for name in list(found):
                     try:
                         found[name].append(measure(WAYS[name], [str(binary), str(cpus), "0", str(SECONDS)]))
-                    except (EnvironmentProblem, SyscallError):  # this kernel's rings do not overwrite
+                    except (MachineError, SyscallError):  # this kernel's rings do not overwrite
                         del found[name]
             base = min(found["ring"])[0]
             for name, rows in found.items():

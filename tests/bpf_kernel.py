@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from errno import EAGAIN
 from typing import Any
 
-from bpf_machine import Machine, MachineError, Memory, Region, to_signed, words
+from bpf_machine import IllegalProgramError, Machine, Memory, Region, to_signed, words
 from decoding import Names
 from sonde.arch import ARCHES
 from sonde.compiler import helpers as h
@@ -162,7 +162,7 @@ class Kernel:
         result = machine.run(ctx.base)
         self.steps += machine.steps
         if self.reserved:
-            raise MachineError("a record was reserved and not submitted")
+            raise IllegalProgramError("a record was reserved and not submitted")
         return result
 
     # results
@@ -236,7 +236,7 @@ class Kernel:
         """Memory of the traced program or kernel; None where nothing is."""
         try:
             region, at = self.memory.find(address, size)
-        except MachineError:
+        except IllegalProgramError:
             return None
         return bytes(region.data[at:at + size])
 

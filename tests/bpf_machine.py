@@ -36,7 +36,7 @@ STACK_SIZE = 512
 POISON = 0xA5
 
 
-class MachineError(AssertionError):
+class IllegalProgramError(AssertionError):
     """The program did what no program may do."""
 
 
@@ -73,12 +73,12 @@ class Memory:
         """The region around ``size`` bytes at ``address``, and where in it they are."""
         region = self._regions.get(address >> 32)
         if region is None:
-            raise MachineError(f"access to {address:#x}, where nothing is")
+            raise IllegalProgramError(f"access to {address:#x}, where nothing is")
         at = address - region.base
         if region.dead:
-            raise MachineError(f"access to {region.name}, {region.dead}")
+            raise IllegalProgramError(f"access to {region.name}, {region.dead}")
         if at + size > len(region.data):
-            raise MachineError(f"access to {region.name}+{at}, {size} bytes of {len(region.data)}")
+            raise IllegalProgramError(f"access to {region.name}+{at}, {size} bytes of {len(region.data)}")
         return region, at
 
     def faults(self, address: int) -> bool:
@@ -88,13 +88,13 @@ class Memory:
     def read(self, address: int, size: int) -> bytes:
         region, at = self.find(address, size)
         if region.known is not None and region.known.count(0, at, at + size):
-            raise MachineError(f"{region.name}+{at}: {size} bytes were never written")
+            raise IllegalProgramError(f"{region.name}+{at}: {size} bytes were never written")
         return bytes(region.data[at:at + size])
 
     def write(self, address: int, data: bytes) -> None:
         region, at = self.find(address, len(data))
         if not region.writable:
-            raise MachineError(f"write to {region.name}, which is read-only")
+            raise IllegalProgramError(f"write to {region.name}, which is read-only")
         region.data[at:at + len(data)] = data
         if region.known is not None:
             region.known[at:at + len(data)] = b"\1" * len(data)
@@ -165,10 +165,10 @@ class Machine:
             self.between(self.steps)
             self.steps += 1
             if self.steps > self.left:
-                raise MachineError("the program does not end")
+                raise IllegalProgramError("the program does not end")
             insn = self.insns.get(at)
             if insn is None:
-                raise MachineError(f"slot {at} is no instruction")
+                raise IllegalProgramError(f"slot {at} is no instruction")
             following = self._step(insn, at, regs)
             if following < 0:
                 stack.dead = "whose function has returned"
@@ -178,7 +178,7 @@ class Machine:
     def _get(self, regs: list[int | None], number: int, at: int) -> int:
         value = regs[number]
         if value is None:
-            raise MachineError(f"slot {at}: r{number} was never written")
+            raise IllegalProgramError(f"slot {at}: r{number} was never written")
         return value
 
     def _step(self, insn: Insn, at: int, regs: list[int | None]) -> int:
@@ -191,7 +191,7 @@ class Machine:
             elif at in self.relocations:
                 regs[insn.dst] = self.relocations[at]
             elif insn.src:
-                raise MachineError(f"slot {at}: a map without relocation")
+                raise IllegalProgramError(f"slot {at}: a map without relocation")
             else:
                 regs[insn.dst] = insn.imm & MASK
         elif kind in (ALU, ALU64):
@@ -201,7 +201,7 @@ class Machine:
         else:
             self._access(insn, at, regs, kind)
         if kind in (ALU, ALU64, LDX) and insn.dst == 10 and not insn.wide:
-            raise MachineError(f"slot {at}: r10 is read-only")
+            raise IllegalProgramError(f"slot {at}: r10 is read-only")
         return following
 
     def _alu(self, insn: Insn, at: int, regs: list[int | None], bits: int) -> None:
@@ -215,9 +215,9 @@ class Machine:
         b = self._get(regs, insn.src, at) if insn.code & 8 else insn.imm
         a = 0 if name == "mov" else self._get(regs, insn.dst, at)
         if not insn.code & 8 and name in ("lsh", "rsh", "arsh") and not 0 <= insn.imm < bits:
-            raise MachineError(f"slot {at}: shift by {insn.imm}")  # the verifier's "invalid shift"
+            raise IllegalProgramError(f"slot {at}: shift by {insn.imm}")  # the verifier's "invalid shift"
         if not insn.code & 8 and name in ("div", "mod") and insn.imm == 0:
-            raise MachineError(f"slot {at}: division by constant zero")  # the verifier refuses it
+            raise IllegalProgramError(f"slot {at}: division by constant zero")  # the verifier refuses it
         regs[insn.dst] = compute(name, a, b, bits, insn.off)
 
     def _jump(self, insn: Insn, at: int, regs: list[int | None], following: int) -> int:
@@ -241,7 +241,7 @@ class Machine:
         table = self.kfuncs if insn.src == PSEUDO_KFUNC else self.helpers
         function = table.get(insn.imm)
         if function is None:
-            raise MachineError(f"slot {at}: no {'kfunc' if insn.src else 'helper'} {insn.imm} here")
+            raise IllegalProgramError(f"slot {at}: no {'kfunc' if insn.src else 'helper'} {insn.imm} here")
         count = function.__code__.co_argcount - 1
         result = function(self, *[self._get(regs, n, at) for n in range(1, count + 1)])
         regs[0] = result & MASK
@@ -256,7 +256,7 @@ class Machine:
             return
         region, offset = self.memory.find(address, size)
         if region.name == "stack" and offset % size:
-            raise MachineError(f"slot {at}: unaligned access to the stack")
+            raise IllegalProgramError(f"slot {at}: unaligned access to the stack")
         if kind == LDX:
             value = int.from_bytes(self.memory.read(address, size), self.memory.order)
             regs[insn.dst] = to_signed(value, size * 8) & MASK if insn.code & 0xE0 == MEMSX else value
@@ -268,11 +268,11 @@ class Machine:
             value = self._get(regs, insn.src, at) if kind == STX else insn.imm
             self.memory.write(address, (value & ((1 << size * 8) - 1)).to_bytes(size, self.memory.order))
         else:
-            raise MachineError(f"slot {at}: unknown instruction {insn.code:#x}")
+            raise IllegalProgramError(f"slot {at}: unknown instruction {insn.code:#x}")
 
     def _atomic(self, insn: Insn, at: int, regs: list[int | None], address: int, size: int) -> None:
         if size not in (4, 8) or address % size:
-            raise MachineError(f"slot {at}: bad atomic operation")
+            raise IllegalProgramError(f"slot {at}: bad atomic operation")
         old = int.from_bytes(self.memory.read(address, size), self.memory.order)
         given = self._get(regs, insn.src, at)
         if insn.imm == 0xF1:
@@ -291,4 +291,4 @@ def words(values: list[int], order: Literal["little", "big"] = "little") -> byte
     return b"".join((v & MASK).to_bytes(8, order) for v in values)
 
 
-__all__ = ["MASK", "Machine", "MachineError", "Memory", "Region", "compute", "holds", "to_signed", "words"]
+__all__ = ["MASK", "Machine", "IllegalProgramError", "Memory", "Region", "compute", "holds", "to_signed", "words"]

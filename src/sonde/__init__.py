@@ -6,7 +6,7 @@ from .base.version import __version__
 from .errors import (
     AttachError,
     CompileError,
-    EnvironmentProblem,
+    MachineError,
     MissingFeatureError,
     PrivilegeError,
     SondeError,
@@ -42,13 +42,13 @@ __all__ = [
     "AttachError",
     "Bucket",
     "CompileError",
-    "EnvironmentProblem",
     "Event",
     "FleetTrace",
     "FlightDump",
     "Histogram",
     "LinearHistogram",
     "Losses",
+    "MachineError",
     "MapView",
     "MissingFeatureError",
     "Options",
@@ -67,6 +67,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "EnvironmentProblem":  # until 0.1
+        from warnings import warn
+        warn("sonde.EnvironmentProblem is now sonde.MachineError", DeprecationWarning, stacklevel=2)
+        return MachineError
     if name not in _LAZY and name != "fleet":  # "from . import cli" asks, too, before it imports
         raise AttributeError(f"module 'sonde' has no attribute {name!r}")
     from importlib import import_module

@@ -5,7 +5,7 @@
     SondeError                    base; carries ``message`` and ``hints``
     ├── CompileError              the script is wrong; carries the diagnostics
     ├── UsageError                the command line or an API argument is wrong
-    ├── EnvironmentProblem        this machine refuses or lacks something
+    ├── MachineError              this machine refuses or lacks something
     │   ├── PrivilegeError        not root / a capability is missing
     │   ├── MissingFeatureError   the kernel has no BTF, ring buffer, tracefs ...
     │   └── AttachError           one attach point could not be attached; carries its name and errno
@@ -64,11 +64,11 @@ class OptionError(UsageError):
     """An option that there is not, or that lacks its value: the command line shows what there is."""
 
 
-class EnvironmentProblem(SondeError):
+class MachineError(SondeError):
     """This machine lacks or refuses something that the script needs."""
 
 
-class PrivilegeError(EnvironmentProblem):
+class PrivilegeError(MachineError):
     """Not root, or a capability is missing; ``needs`` names what would help (e.g. ``CAP_BPF``)."""
 
     def __init__(self, message: str, needs: str = "root", hints: Sequence[str] = ()) -> None:
@@ -76,7 +76,7 @@ class PrivilegeError(EnvironmentProblem):
         self.needs = needs
 
 
-class MissingFeatureError(EnvironmentProblem):
+class MissingFeatureError(MachineError):
     """The kernel has no such thing; ``feature`` names it."""
 
     def __init__(self, message: str, feature: str, hints: Sequence[str] = ()) -> None:
@@ -84,7 +84,7 @@ class MissingFeatureError(EnvironmentProblem):
         self.feature = feature
 
 
-class AttachError(EnvironmentProblem):
+class AttachError(MachineError):
     """One attach point could not be attached; ``probe`` is its full name, ``errno`` the kernel's answer."""
 
     def __init__(self, message: str, probe: str, errno: int = 0, hints: Sequence[str] = ()) -> None:
@@ -93,7 +93,7 @@ class AttachError(EnvironmentProblem):
         self.errno = errno
 
 
-class StandInRefused(AttachError):
+class StandInError(AttachError):
     """The kernel takes no fentry or fexit of ``functions``, by which kprobes or kretprobes were to be served."""
 
     def __init__(self, error: AttachError, functions: list[str]) -> None:

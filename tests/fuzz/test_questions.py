@@ -21,7 +21,7 @@ from sonde import types as t
 from sonde.errors import CompileError, UsageError
 from sonde.output import Printer
 from sonde.recording import queries
-from sonde.recording.evaluate import Refused
+from sonde.recording.evaluate import UnanswerableError
 from sonde.recording.execution import Execution
 from sonde.recording.queries import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording
@@ -175,7 +175,7 @@ def test_loops_answer_as_the_machine_does(block: int, tmp_path: Path, monkeypatc
     by_loops = 0
 
     def refuse(*_: object) -> None:
-        raise Refused(None, "anything")
+        raise UnanswerableError(None, "anything")
     for seed in range(SEED + block, SEED + COUNT, BLOCKS):
         script = Ordered(random.Random(seed)).script()
         try:

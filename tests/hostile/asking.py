@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel import notices
 from sonde.kernel.foreign import files, reader
 from sonde.kernel.names.user_symbols import symbol_in
@@ -39,8 +39,8 @@ QUESTIONS = {
 def ask(question: str, path: str) -> Any:
     try:
         return QUESTIONS[question](path)
-    except EnvironmentProblem as problem:
-        return f"EnvironmentProblem: {problem.message}"
+    except MachineError as problem:
+        return f"MachineError: {problem.message}"
 
 
 def used() -> float:

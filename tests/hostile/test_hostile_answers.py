@@ -20,7 +20,7 @@ import pytest
 from hostile.test_hostile_kill import TARGET
 from live.test_user_types import LOOP, SOURCE
 from sonde.compiling import compile
-from sonde.errors import CompileError, EnvironmentProblem, UsageError
+from sonde.errors import CompileError, MachineError, UsageError
 from sonde.kernel.foreign import files, reader
 from sonde.kernel.foreign.dwarf_types import TypeConverter
 from sonde.kernel.foreign.questions import QUESTIONS, has_shape
@@ -88,10 +88,10 @@ class Liar:
         if key not in self._known:
             try:
                 self._known[key] = self._ask(name, path, descriptors, *arguments)
-            except EnvironmentProblem as problem:
+            except MachineError as problem:
                 self._known[key] = problem
         told = self._known[key]
-        if isinstance(told, EnvironmentProblem):
+        if isinstance(told, MachineError):
             raise told
         for _ in range(20 if self.chance.random() < 0.5 else 0):
             lie = told
@@ -152,7 +152,7 @@ def outcome(text: str) -> str:
     except CompileError as error:
         assert all(len(finding.render()) < 20_000 for finding in error.diagnostics)
         return "refused"
-    except (UsageError, EnvironmentProblem):
+    except (UsageError, MachineError):
         return "refused"
     return "compiled"
 

@@ -17,7 +17,7 @@ import pytest
 from sonde.btf import codec, ctext, query
 from sonde.btf.codec import PAIR, TRIPLE, WORD, Writer
 from sonde.btf.query import Btf, parse_btf
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel.types.kernel_types import KernelTypes, function_prototype
 from sonde.types import Struct
 
@@ -89,7 +89,7 @@ class Types(KernelTypes):
 def attempt(ask: Callable[[], object]) -> None:
     try:
         ask()
-    except EnvironmentProblem:
+    except MachineError:
         pass
 
 
@@ -146,7 +146,7 @@ def test_mutants_of_a_module() -> None:
         data = mutant(random.Random(SEED * 1_000_003 + number), whole)
         try:
             btf = parse_btf(data, below)
-        except EnvironmentProblem:
+        except MachineError:
             continue
         try:
             ask_everything(btf, below)
@@ -184,9 +184,9 @@ def test_structs_that_double() -> None:
     for number in range(1, 41):
         writer.add_struct("", 4 << min(number, 29), [("a", number, 0), ("b", number, min(2 << number, 1 << 28))])
     btf = parse_btf(writer.build_blob())
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         ctext.format_definition(btf, 41)
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         ctext.format_declaration(btf, 41, "x")
 
 

@@ -66,7 +66,7 @@ def test_a_million_names_in_a_hole(tmp_path: Path) -> None:
 
 def test_damaged_unwind_table(tmp_path: Path) -> None:
     found = ask(tmp_path, "frame", made.long_number(tmp_path / "hostile"))
-    assert found["answer"] == "EnvironmentProblem: its unwind table is damaged: a number has more than 64 bits"
+    assert found["answer"] == "MachineError: its unwind table is damaged: a number has more than 64 bits"
 
 
 def test_a_name_that_doubles(tmp_path: Path) -> None:

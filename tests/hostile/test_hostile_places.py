@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import hostile.generators_elf as made
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.kernel.foreign.opening import open_regular
 from sonde.kernel.names import binaries
@@ -92,9 +92,9 @@ def test_no_file_is_opened_that_is_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.fifo")
     (tmp_path / "link").symlink_to(tmp_path / "x.fifo")
     for path in (tmp_path / "x.fifo", tmp_path / "link", tmp_path, Path("/dev/zero"), Path("/dev/tty")):
-        with pytest.raises(EnvironmentProblem, match="not a regular file"):
+        with pytest.raises(MachineError, match="not a regular file"):
             open_regular(str(path))
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         open_regular("a\0b")
 
 

@@ -18,11 +18,11 @@ import pytest
 import hostile.generators_elf as made
 import sonde
 from sonde.base.end_request import Ending
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel import notices
 from sonde.kernel.foreign import answers, files, reader
 from sonde.kernel.foreign.questions import QUESTIONS, has_shape
-from sonde.kernel.foreign.reader import Reader, Unread
+from sonde.kernel.foreign.reader import Reader, ReaderError
 from sonde.kernel.foreign.types_by_wire import is_type
 from support import environment
 
@@ -117,14 +117,14 @@ def test_installed_where_nobody_may_look(ordinary: str, tmp_path: Path) -> None:
     shutil.copytree(Path(sonde.__file__).parent, closed / "sonde", ignore=shutil.ignore_patterns("__pycache__"))
     assert set(ASKED) == set(QUESTIONS)
     code = f"""
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 print(files.open_elf({ordinary!r}).function_at({made.BASE}))
 file = files.open_elf({os.path.realpath(sys.executable)!r})
 for name, arguments in {ASKED!r}.items():
     try:
         file.ask_reader(name, *arguments)
-    except EnvironmentProblem as problem:
+    except MachineError as problem:
         if any(word in problem.message for word in ("unexpected end", "cannot begin", "Import", "ModuleNotFound")):
             print(name, problem.message)
 """
@@ -222,7 +222,7 @@ def test_nonsense_is_not_believed(code: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(notices, "is_hurried", lambda: True)
     asked = Reader()
     try:
-        with pytest.raises(Unread) as caught:
+        with pytest.raises(ReaderError) as caught:
             asked.ask_question("around", "/some/file", [], 0)
         assert len(caught.value.message) < 400
     finally:
@@ -233,7 +233,7 @@ def test_blocks_that_do_not_have_the_address(ordinary: str, monkeypatch: pytest.
     file = files.open_elf(ordinary)
     for block in ([5, 6, []], [0, 1 << 63, [[9, 1, "b"], [3, 1, "a"]]]):
         monkeypatch.setattr(reader, "ask_shared_reader", lambda *_, block=block: block)
-        with pytest.raises(EnvironmentProblem):
+        with pytest.raises(MachineError):
             file.function_at(0x1000)
 
 
@@ -268,14 +268,14 @@ def test_after_some_files_no_more_of_that_user(tmp_path: Path, monkeypatch: pyte
     for number in range(files.STRIKES + 2):
         path = made.endless_program(tmp_path / f"bad{number}")
         os.chown(path, 65533, 65533)
-        with pytest.raises(EnvironmentProblem):
+        with pytest.raises(MachineError):
             files.open_elf(str(path)).frame_row(made.BASE + 8)
     assert len(told) == files.STRIKES and all("longer than" in text for text in told)
     monkeypatch.setattr(notices, "is_hurried", lambda: False)  # a new reader may take longer to begin
     mine = made.with_symbols(tmp_path / "mine", [b"mine"])
     assert files.open_elf(str(mine)).function_at(made.BASE) == ("mine", 0)
     os.chown(mine, 65533, 65533)
-    with pytest.raises(EnvironmentProblem, match="after 3 others of user 65533"):
+    with pytest.raises(MachineError, match="after 3 others of user 65533"):
         files.open_elf(str(mine))
 
 

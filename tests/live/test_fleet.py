@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.fleet.transport.protocol import FROM_AGENT, Decoder
 from sshd import ADDRESSES, Sshd, sshd_obstacle
 from support import PATIENCE, SOURCE, environment, run_sonde, sonde_command
@@ -213,7 +213,7 @@ def test_what_does_not_compile_is_said_as_on_one_host() -> None:
     done = run_sonde("fleet", "-H", "local:a,local:b", "-e", "foo:bar { }", "1")
     assert done.returncode == 1 and "a: stdin:1:1-8: ERROR: Invalid probe type: foo" in done.stderr
     assert "0 of 2 hosts; missing: a, b (Invalid probe type: foo)\n" in done.stderr
-    with pytest.raises(EnvironmentProblem, match="0 of 1 host"), sonde.fleet("local:a", "foo:bar { }"):
+    with pytest.raises(MachineError, match="0 of 1 host"), sonde.fleet("local:a", "foo:bar { }"):
         pass
 
 
@@ -384,10 +384,10 @@ def test_a_socket_serves_whom_the_policy_names_and_says_so(tmp_path: Path) -> No
         with sonde.fleet(f"unix:{agent.path}", f"{GETPPID} {OWN} {{ @ = count(); }}") as tracing:
             calls(20)
         assert tracing.maps["@"].value == 20
-        with pytest.raises(EnvironmentProblem, match="does not allow profile"), \
+        with pytest.raises(MachineError, match="does not allow profile"), \
                 sonde.fleet(f"unix:{agent.path}", "profile:hz:9 { @ = count(); }"):
             pass
-        with pytest.raises(EnvironmentProblem, match="does not allow --unsafe"), \
+        with pytest.raises(MachineError, match="does not allow --unsafe"), \
                 sonde.fleet(f"unix:{agent.path}", 'begin { system("id"); }', unsafe=True):
             pass
     lines = agent.audit.read_text().splitlines()
@@ -398,7 +398,7 @@ def test_a_socket_serves_whom_the_policy_names_and_says_so(tmp_path: Path) -> No
 
 def test_a_socket_refuses_others(tmp_path: Path) -> None:
     with Listening(tmp_path, 'users = ["nobody"]') as agent, \
-            pytest.raises(EnvironmentProblem, match="policy does not name root"), \
+            pytest.raises(MachineError, match="policy does not name root"), \
             sonde.fleet(f"unix:{agent.path}", "begin { }"):
         pass
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.errors import EnvironmentProblem, UsageError
+from sonde.errors import MachineError, UsageError
 from sonde.fleet.transport.dask import require_safe
 from support import PATIENCE, Tracer, environment, sonde_command, wait_for
 
@@ -159,16 +159,16 @@ def test_a_worker_that_has_gone_is_a_host_that_is_missing(client: Any, agent: Pa
     async def exception(*args: object, **options: object) -> None:
         raise KeyError("Relay-1")
     monkeypatch.setattr(distributed.Future, "exception", exception)
-    with pytest.raises(EnvironmentProblem, match=r"missing: \w+ \(Dask: 'Relay-1'\)"), \
+    with pytest.raises(MachineError, match=r"missing: \w+ \(Dask: 'Relay-1'\)"), \
             sonde.fleet(client, "begin { }", socket=str(agent)):
         pass
 
 
 def test_a_worker_gets_no_further_than_the_policy(client: Any, agent: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match="does not allow profile"), \
+    with pytest.raises(MachineError, match="does not allow profile"), \
             sonde.fleet(client, "profile:hz:9 { @ = count(); }", socket=str(agent)):
         pass
-    with pytest.raises(EnvironmentProblem, match="No such file"), \
+    with pytest.raises(MachineError, match="No such file"), \
             sonde.fleet(client, "begin { }", socket=str(agent) + "x"):
         pass
 

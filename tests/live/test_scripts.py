@@ -305,7 +305,7 @@ ABSENT |= {"missing-feature", "unknown-field"} if os.environ.get("SONDE_VM") els
 def test_one_liners() -> None:
     """Each compiles and is accepted by the verifier; nothing is attached."""
     from sonde import compiling
-    from sonde.errors import CompileError, EnvironmentProblem
+    from sonde.errors import CompileError, MachineError
     from sonde.runtime.session import Session
     from sonde.semantics.script_options import Options
     world = compiling.live_world()
@@ -321,7 +321,7 @@ def test_one_liners() -> None:
         session = Session(spec)
         try:
             session.load()
-        except EnvironmentProblem:
+        except MachineError:
             refused.append(program)
         finally:
             session.close()

@@ -15,7 +15,7 @@ from sonde.btf import index as btf_index
 from sonde.btf.codec import PAIR, TRIPLE, Writer, build_program_btf
 from sonde.btf.index import build_index, load_or_build_index
 from sonde.btf.query import Btf, parse_btf
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.types import (
     BOOL,
     INT8,
@@ -314,18 +314,18 @@ def test_names_with_one_hash() -> None:
 @pytest.mark.parametrize("data", [b"", b"\0" * 24, b"\x7fELF" + bytes(60), bytes.fromhex("eb9f") + bytes(30),
                                   sample().build_blob()[:-20], sample().build_blob()[:40]])
 def test_not_btf(data: bytes) -> None:
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         parse_btf(data)
 
 
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "x.btf"
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         query.open_file(str(path))
     path.write_bytes(sample().build_blob())
     assert query.open_file(str(path)).find_struct("task")
     path.write_bytes(b"\x7fELF" + bytes(100))
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         query.open_file(str(path))
 
 
@@ -344,7 +344,7 @@ def test_damaged_btf_never_breaks(at: int, value: int) -> None:
     blob[at] = value
     try:
         walk(parse_btf(bytes(blob)))
-    except EnvironmentProblem:
+    except MachineError:
         pass
 
 
@@ -355,10 +355,10 @@ def test_self_reference() -> None:
     w.add_array(3, 3, 2)
     btf = parse_btf(w.build_blob())
     assert btf.convert_type(1) == Pointer(VOID, KERNEL)
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         btf.convert_type(2)
     assert btf.size_of(3) == 0
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         ctext.format_declaration(btf, 1, "x")
 
 

@@ -14,7 +14,7 @@ from sonde.base import package_files
 from sonde.base.cache_dir import thin_cache, write_cache
 from sonde.compiling import compile, spec_cache
 from sonde.compiling.spec_cache import Witness, keep_compiled, load_compiled, script_key
-from sonde.compiling.spec_codec import NotPlain, pack_spec, unpack_spec
+from sonde.compiling.spec_codec import NotPlainError, pack_spec, unpack_spec
 from sonde.errors import CompileError
 from sonde.semantics.script_options import Options
 from sonde.source import Source, Span
@@ -82,7 +82,7 @@ def test_members_of_a_struct_that_is_printed_come_back() -> None:
 def test_what_is_not_plain_is_refused() -> None:
     spec = spec_of(SCRIPT)
     spec.sites[0].data["odd"] = object()
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotPlainError):
         pack_spec(spec)
 
 

@@ -14,7 +14,7 @@ from types import CodeType
 
 import pytest
 
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.layouts import cpython as py
 
@@ -91,7 +91,7 @@ def test_the_interpreter_that_runs_this() -> None:
     ((3, 10), "older than Python 3.11"), ((2, 7), "older"), ((3, 15), "Python 3.15 keeps"),
     ((3, 13), "does not begin")])
 def test_interpreters_that_are_not_known(release: tuple[int, int], problem: str) -> None:
-    with pytest.raises(EnvironmentProblem, match=problem):
+    with pytest.raises(MachineError, match=problem):
         py.find_offsets(release[0] << 24 | release[1] << 16, b"")
 
 
@@ -108,10 +108,10 @@ def debug_offsets(change: tuple[int, int] | None = None) -> bytes:
 def test_a_process_s_own_offsets_count() -> None:
     assert py.find_offsets(0x030D00F0, debug_offsets()) == py.VERSIONS[3, 13]
     assert py.find_offsets(0x030D00F0, debug_offsets((py._INTERPRETERS, 640)))["interpreters"] == 640
-    with pytest.raises(EnvironmentProblem, match="without the GIL"):
+    with pytest.raises(MachineError, match="without the GIL"):
         py.find_offsets(0x030D00F0, debug_offsets((16, 1)))
     for at in py._DEBUG_WORDS.values():
-        with pytest.raises(EnvironmentProblem, match="damaged"):
+        with pytest.raises(MachineError, match="damaged"):
             py.find_offsets(0x030D00F0, debug_offsets((at, 1 << 40)))
 
 

@@ -55,8 +55,8 @@ def shown(error: SondeError) -> tuple[str, list[str], list[str]]:
 
 def test_every_error_can_be_pickled_and_copied() -> None:
     found = every_class()
-    assert {"CompileError", "StandInRefused", "SyscallError", "Unread", "NotInstalled", "Reach"} <= {
-        each.__name__ for each in found}
+    assert {"CompileError", "StandInError", "SyscallError", "ReaderError", "NotInstalledError",
+            "UnreachableError"} <= {each.__name__ for each in found}
     for error in map(make, found):
         error.add_note("seen in a child")
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

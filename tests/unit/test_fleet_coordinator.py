@@ -101,9 +101,9 @@ def test_half_a_frame_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> N
 def test_nobody_is_waited_for_that_cannot_be_reached() -> None:
     class Unreachable(SimulatedFleet):
         def connect(self, host: str, seconds: float) -> Any:
-            from sonde.fleet.transport.connection import Reach
+            from sonde.fleet.transport.connection import UnreachableError
             if host == "h2":
-                raise Reach("no way there")
+                raise UnreachableError("no way there")
             return super().connect(host, seconds)
     fleet = run(Unreachable(growing), "h[1-3]")
     assert fleet.describe_state().startswith("2 of 3 hosts; missing: h2 (no way there); ")

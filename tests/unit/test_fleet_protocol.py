@@ -24,7 +24,7 @@ from compiled import compiled, world
 from sonde.cli.options import parse_command_line
 from sonde.compiling import compile
 from sonde.errors import CompileError, UsageError
-from sonde.fleet.agent.channel import Channel, Gone
+from sonde.fleet.agent.channel import Channel, CoordinatorGoneError
 from sonde.fleet.agent.policy import Audit, Policy, PolicyError, read_policy
 from sonde.fleet.state.rows import encode_heading, encode_row, read_row
 from sonde.fleet.transport import protocol
@@ -498,7 +498,7 @@ def test_an_agent_waits_for_as_long_as_its_coordinator_pings() -> None:
         asking.start()
         assert channel.next_frame("start", 1.0)["at"] == 5 and time.monotonic() - begun > 1.9
         asking.join()
-        with pytest.raises(Gone, match="no start, and nothing else in 0 s"):
+        with pytest.raises(CoordinatorGoneError, match="no start, and nothing else in 0 s"):
             channel.next_frame("start", 0.1)
         ours.shutdown(socket.SHUT_RDWR)
         while not channel.stopped:

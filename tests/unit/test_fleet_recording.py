@@ -22,7 +22,7 @@ from sonde.fleet.state.gathered import FleetState
 from sonde.fleet.state.results import HostEvent, MergedPrint
 from sonde.fleet.trace import FleetTrace
 from sonde.fleet.transport.request import FleetRequest
-from sonde.recording.container import BlockWriter, Damaged, read_blocks
+from sonde.recording.container import BlockWriter, RecordingError, read_blocks
 from sonde.recording.replay import Sound, open_recording
 from sonde.source import Source
 from support import run_sonde
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
             with open_fleet(str(tmp_path / "x")) as fleet:
                 replay(fleet)
             assert fleet.recording.truncated  # a length that leads beyond the end
-        except Damaged:
+        except RecordingError:
             refused += 1
     assert refused > 150
 
@@ -191,11 +191,11 @@ def test_a_full_disk_ends_the_recording_alone(tmp_path: Path, monkeypatch: pytes
 def test_each_kind_of_recording_is_told_from_the_other(tmp_path: Path) -> None:
     record(tmp_path / "x", "h1", SimulatedFleet(contents))
     assert is_of_fleet(str(tmp_path / "x")) and not is_of_fleet(__file__) and not is_of_fleet("/nonexistent")
-    with pytest.raises(Damaged, match="was recorded of a fleet"):
+    with pytest.raises(RecordingError, match="was recorded of a fleet"):
         open_recording(str(tmp_path / "x"))
     with open(tmp_path / "y", "wb") as out:
         BlockWriter(out.fileno()).write_block(b"HEAD", b"{}")
-    with pytest.raises(Damaged, match="is no recording of a fleet"):
+    with pytest.raises(RecordingError, match="is no recording of a fleet"):
         open_fleet(str(tmp_path / "y"))
     with pytest.raises(SondeError, match="No such file"):
         open_fleet("/nonexistent")
@@ -205,5 +205,5 @@ def test_another_protocol_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(recording, "VERSION", 1)
     record(tmp_path / "x", "h1", SimulatedFleet(contents))
     monkeypatch.undo()
-    with pytest.raises(Damaged, match=r"of Sonde 0\.1\.0, whose agents speak protocol 1, and this is 2"):
+    with pytest.raises(RecordingError, match=r"of Sonde 0\.1\.0, whose agents speak protocol 1, and this is 2"):
         open_fleet(str(tmp_path / "x"))

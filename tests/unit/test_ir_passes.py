@@ -19,7 +19,7 @@ from sonde.compiler.builder import Builder
 from sonde.compiler.emit import emit_program
 from sonde.compiler.forward import forward_stores
 from sonde.compiler.ir import ALU, CONDITIONS, BpfFunction, MapFd, Op, Program, Reg, Slot, SlotAt, format_program
-from sonde.compiler.legal import PLACED, IllegalIR, check_program
+from sonde.compiler.legal import PLACED, IllegalIRError, check_program
 from sonde.compiler.liveness import Liveness
 from sonde.compiler.lower.core import Lower
 from sonde.compiler.passes import PASSES
@@ -291,7 +291,7 @@ def broken(write: Callable[[BpfFunction, Builder], None]) -> str:
     program, function = Program("test"), BpfFunction("main", 1)
     program.functions.append(function)
     write(function, Builder(function))
-    with pytest.raises(IllegalIR) as caught:
+    with pytest.raises(IllegalIRError) as caught:
         check_program(program)
     assert format_program(program)
     return str(caught.value)

@@ -12,7 +12,7 @@ import pytest
 
 from sonde.arch.syscalls import syscall_names, syscall_number, syscall_numbers
 from sonde.btf.codec import Writer
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel import host, procfs
 from sonde.kernel.features import ROWS, TABLE, Features
 from sonde.kernel.foreign.ld_cache import parse_ld_cache as parse_loader_cache
@@ -101,7 +101,7 @@ def test_system_call_arguments_have_their_declared_types(world: RecordedWorld) -
 
 @pytest.mark.parametrize("line", ["\tfield:int x;\toffset:q;\tsize:4;\tsigned:1;", "\tfield:int x;\tsize:4;"])
 def test_damaged_format(line: str, world: RecordedWorld) -> None:
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         tracefs.parse_format(HEAD + line + "\n", "c", "e", world)
 
 
@@ -331,7 +331,7 @@ def test_recorded_binaries(world: RecordedWorld) -> None:
 def test_no_recorded_world(data: bytes | None, tmp_path: Path) -> None:
     if data is not None:
         (tmp_path / "w").write_bytes(data)
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         load_world(str(tmp_path / "w"))
 
 
@@ -344,7 +344,7 @@ def test_btf_world(world: RecordedWorld, tmp_path: Path) -> None:
     assert other.find_struct("task_struct") == world.find_struct("task_struct")
     assert other.has_feature("ringbuf") and not other.has_feature("nosuch")
     assert other.raw_tracepoint_args("sched_switch") is not None
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         BtfWorld(str(tmp_path / "none")).find_struct("x")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel import places
 from sonde.kernel.foreign import elf, files
 from sonde.kernel.names.user_symbols import UserSymbol, symbol_in
@@ -124,14 +124,14 @@ def test_changed_file_is_read_again(tmp_path: Path) -> None:
                                   b"\x7fELF\2\2" + bytes(100), make()[:100], make()[:0x3010]])
 def test_not_elf(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(data)
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         files.open_elf(str(tmp_path / "x"))
 
 
 @pytest.mark.parametrize("path", ["/nosuch", "/", "/dev/null"])
 def test_not_a_file(path: str) -> None:
     assert not files.is_elf(path)
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         files.open_elf(path)
 
 
@@ -149,5 +149,5 @@ def test_damaged_elf_never_breaks(tmp_path_factory: pytest.TempPathFactory, at: 
             file.find_object("x")
             file.function_at(0x401000)
             _ = file.build_id
-        except EnvironmentProblem:
+        except MachineError:
             pass

@@ -10,7 +10,7 @@ import pytest
 from sonde.asm.insn import decode_program
 from sonde.compiler.pipeline import compile_checked
 from sonde.compiling import compile, mask_refusals
-from sonde.errors import AttachError, CompileError, EnvironmentProblem, StandInRefused, SyscallError
+from sonde.errors import AttachError, CompileError, MachineError, StandInError, SyscallError
 from sonde.kernel import syscalls
 from sonde.layouts.uapi import HELPERS
 from sonde.library.trace import Trace
@@ -359,7 +359,7 @@ def test_a_kernel_that_is_too_old_is_said_to_be(type: str, monkeypatch: pytest.M
         raise SyscallError("bpf(MAP_CREATE)", errno.EINVAL)
 
     monkeypatch.setattr(syscalls, "map_create", refuse)
-    with pytest.raises(EnvironmentProblem, match="no BPF ring buffer") as caught:
+    with pytest.raises(MachineError, match="no BPF ring buffer") as caught:
         create_map(MapSpec("@x", type, 4, 8, 1, memory=type == "array"), 2)
     assert "Linux 5.8" in caught.value.hints[0]
     with pytest.raises(SyscallError):
@@ -370,14 +370,14 @@ def test_without_a_list_of_functions() -> None:
     """tracefs is not mounted: a function that is named is looked for in type information; a pattern needs the list."""
     class Unlisted(Both):
         def kernel_functions(self) -> list[tuple[str, str]]:
-            raise EnvironmentProblem("tracefs is not mounted")
+            raise MachineError("tracefs is not mounted")
 
         def is_function_traceable(self, name: str) -> bool:
             return False
 
     for text in ("kprobe:vfs_read", "fexit:vfs_read", "kprobe:vfs_read+4"):
         assert [a.event for a in attached(text + " { }", Unlisted())] == ["vfs_read"]
-    with pytest.raises(EnvironmentProblem, match="tracefs is not mounted"):
+    with pytest.raises(MachineError, match="tracefs is not mounted"):
         attached("kprobe:vfs_* { }", Unlisted())
 
 
@@ -445,7 +445,7 @@ def test_what_the_kernel_refuses_to_attach(policy: str) -> None:
     no_loader: Any = None
     by_choice, = attached("kprobe:vfs_read { }", Both())
     attachments.miss(refused, by_choice)
-    with pytest.raises(StandInRefused) as caught:
+    with pytest.raises(StandInError) as caught:
         attachments.attach_all([], no_loader, False, lambda: None)
     assert caught.value.functions == ["vfs_read"] and caught.value.errno == errno.E2BIG and not attachments.warnings
     as_asked, only_way = attached("fentry:vfs_read { }", Both()) + attached("kprobe:vfs_read { }", FentryWorld())
@@ -483,7 +483,7 @@ def test_a_trace_goes_on_with_what_the_kernel_takes(monkeypatch: pytest.MonkeyPa
             seen.append([point.method for point in points])
             for point in points:
                 if point.reason and point.event == "vfs_read":
-                    raise StandInRefused(AttachError("no room", point.name, errno.E2BIG), [point.event])
+                    raise StandInError(AttachError("no room", point.name, errno.E2BIG), [point.event])
 
         def close(self) -> None:
             closed.append(self)

@@ -14,9 +14,10 @@ from support import environment
 
 PROJECT = Path(__file__).parents[2]
 PUBLIC = [
-    "AttachError", "Bucket", "CompileError", "EnvironmentProblem", "Event", "FleetTrace", "FlightDump", "Histogram",
-    "LinearHistogram", "Losses", "MapView", "MissingFeatureError", "Options", "PrivilegeError", "SondeError",
-    "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile", "fleet", "trace",
+    "AttachError", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
+    "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "Options", "PrivilegeError",
+    "SondeError", "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile", "fleet",
+    "trace",
 ]  # fmt: skip
 
 # What a start of the command line must not import: each costs a visible part of its 100 ms.

@@ -10,8 +10,8 @@ import pytest
 import sonde
 
 NAMES = [
-    "AttachError", "Bucket", "CompileError", "EnvironmentProblem", "Event", "FleetTrace", "FlightDump",
-    "Histogram", "LinearHistogram", "Losses", "MapView", "MissingFeatureError", "Options", "PrivilegeError",
+    "AttachError", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
+    "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "Options", "PrivilegeError",
     "SondeError", "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile",
     "fleet", "trace",
 ]
@@ -30,6 +30,11 @@ def test_every_name_is_there_and_documented(name: str) -> None:
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'tracee'"):
         sonde.tracee  # noqa: B018
+
+
+def test_the_old_name_of_an_error_still_works_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="is now sonde.MachineError"):
+        assert sonde.EnvironmentProblem is sonde.MachineError
 
 
 def test_the_package_imports_nothing_heavy() -> None:

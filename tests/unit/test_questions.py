@@ -18,8 +18,8 @@ from sonde.compiling import check_source
 from sonde.errors import CompileError, SondeError, UsageError
 from sonde.recording import queries
 from sonde.recording.column_loops import hist_bucket
-from sonde.recording.container import Damaged
-from sonde.recording.evaluate import Refused
+from sonde.recording.container import RecordingError
+from sonde.recording.evaluate import UnanswerableError
 from sonde.recording.events import BUILTINS
 from sonde.recording.queries import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording
@@ -74,7 +74,7 @@ def test_random_expressions(block: int, tmp_path: Path) -> None:
                          if getattr(getattr(s, "target", None), "name", "") == "r")
             try:
                 told = answers(path, f"{{ {script} }}")["@"][None]
-            except Refused:
+            except UnanswerableError:
                 refused += 1
                 continue
             asked += 1
@@ -129,7 +129,7 @@ def test_both_ways_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     by_columns = answers(path, COLUMNS)
 
     def refuse(*_: object) -> None:
-        raise Refused(None, "anything")
+        raise UnanswerableError(None, "anything")
     monkeypatch.setattr(queries, "Question", refuse)
     one_by_one = answers(path, COLUMNS)
     assert len(by_columns) == 10 and str(sorted(one_by_one)) == str(sorted(by_columns))
@@ -214,7 +214,7 @@ def test_memory_of_maps_is_bounded(tmp_path: Path) -> None:
 def test_a_cpu_beyond_all_is_an_error(tmp_path: Path) -> None:
     path = recorded(tmp_path / "x", [{"a": 1}], cpu=5000)
     assert told(path, f"{NAME} {{ @x = args.a; }}")[1]["@x"] == {None: 1}
-    with pytest.raises(Damaged, match="CPU 5000"):
+    with pytest.raises(RecordingError, match="CPU 5000"):
         told(path, f"{NAME} {{ @x = cpu; @y[cpu] = count(); }}")
 
 

@@ -27,7 +27,7 @@ from sonde.recording.columns import (
     unpack_numbers,
     unpack_texts,
 )
-from sonde.recording.container import MAGIC, Damaged
+from sonde.recording.container import MAGIC, RecordingError
 from sonde.recording.layouts import plain_spec, read_spec
 from sonde.recording.replay import open_recording, open_replay
 from sonde.runtime.provenance import Provenance, describe_local_run
@@ -163,7 +163,7 @@ def read_all(path: Path) -> int:
         for view in trace.maps.values():
             str(view.pairs())
     if trace.recording.truncated:
-        raise Damaged("truncated", truncated=True)
+        raise RecordingError("truncated", truncated=True)
     return count
 
 
@@ -171,7 +171,7 @@ def test_every_cut_is_found(sample: Path, tmp_path: Path) -> None:
     data, cut = sample.read_bytes(), tmp_path / "cut.sonde"
     for length in [*range(300), *range(300, len(data), 97), len(data) - 1]:
         cut.write_bytes(data[:length])
-        with pytest.raises(Damaged):
+        with pytest.raises(RecordingError):
             read_all(cut)
 
 
@@ -182,7 +182,7 @@ def test_every_flipped_bit_is_found(sample: Path, tmp_path: Path) -> None:
         changed = bytearray(data)
         changed[at] ^= 1 << rng.randrange(8)
         other.write_bytes(changed)
-        with pytest.raises(Damaged):
+        with pytest.raises(RecordingError):
             read_all(other)
 
 
@@ -199,7 +199,7 @@ def test_blocks_in_another_order_are_found(sample: Path, tmp_path: Path) -> None
     first, second, third, *others = pieces
     for changed in ([first, third, *others], [first, second, second, third, *others], [first, third, second, *others]):
         other.write_bytes(MAGIC + b"".join(changed))
-        with pytest.raises(Damaged):
+        with pytest.raises(RecordingError):
             read_all(other)
 
 
@@ -244,14 +244,14 @@ def mutate(plain: Any, rng: random.Random) -> Any:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_hostile_files_are_errors_or_sound(sample: Path, tmp_path: Path, seed: int) -> None:
-    """Nothing but Damaged comes out, and no file takes more than a moment."""
+    """Nothing but RecordingError comes out, and no file takes more than a moment."""
     other, blocks = tmp_path / "hostile.sonde", blocks_of(sample)
     refused = 0
     for changed, _ in zip(mutations(blocks, random.Random(seed)), range(120)):
         write_blocks(other, changed)
         try:
             read_all(other)
-        except Damaged:
+        except RecordingError:
             refused += 1
     assert refused > 60
 
@@ -274,14 +274,14 @@ def test_a_small_file_does_not_become_large(tmp_path: Path) -> None:
     data = struct.pack("<IIII", count, 1, 0, count) + b"".join([struct.pack("<I", len(n)) + n for n in numbers])
     path = write_blocks(tmp_path / "bomb.sonde", [(b"HEAD", json.dumps(head(spec)).encode()), (b"RECS", data)])
     assert path.stat().st_size < 10_000
-    with pytest.raises(Damaged, match="more bytes than it can have"):
+    with pytest.raises(RecordingError, match="more bytes than it can have"):
         read_all(path)
 
 
 def test_other_formats_are_told(tmp_path: Path) -> None:
     path = tmp_path / "new.sonde"
     path.write_bytes(MAGIC[:-1] + b"2" + bytes(50))
-    with pytest.raises(Damaged, match="format 2"):
+    with pytest.raises(RecordingError, match="format 2"):
         open_recording(str(path))
 
 
@@ -319,7 +319,7 @@ def test_json_that_would_take_much_memory_is_damage(text: bytes) -> None:
     from sonde.recording.snapshots import read_json
     tracemalloc.start()
     try:
-        with pytest.raises(Damaged, match="too much JSON"):
+        with pytest.raises(RecordingError, match="too much JSON"):
             read_json(text)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.kernel.names.returns import FUNCTIONS, return_hazard
 from sonde.kernel.types.world import LiveWorld
@@ -169,7 +169,7 @@ def test_a_damaged_file_is_not_safe(cut: int, tmp_path: Path) -> None:
     data = elf(symbols=("main",), needed=LIBC)[:cut]
     (tmp_path / "prog").write_bytes(data)
     assert LiveWorld().return_hazard(str(tmp_path / "prog"), 0x1000) == "unclear"
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         hazard(tmp_path, data)
 
 

@@ -11,7 +11,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 import pytest
 
 import hostile.generators_elf as made
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel import notices
 from sonde.kernel.foreign import files, mapped, opening
 from sonde.kernel.names import symbol_store
@@ -121,7 +121,7 @@ def test_a_file_that_is_gone(program: files.ElfFile) -> None:
     program.forget_contents()
     program.close()
     assert program.function_at(expected.address) == (expected.name, 0)
-    with pytest.raises(EnvironmentProblem, match="is gone"):
+    with pytest.raises(MachineError, match="is gone"):
         program.unwind_rows(0)
 
 
@@ -131,14 +131,14 @@ def test_what_is_mapped_is_told_by_its_build_id(program: files.ElfFile, tmp_path
     mapped.hold_file(path, digits)
     os.rename(compile_c(SOURCE.replace("alpha", "omega"), tmp_path, "other", "-Wl,--build-id"), path)
     assert mapped.open_mapped(path, digits).build_id == program.build_id
-    with pytest.raises(EnvironmentProblem, match="has been replaced"):
+    with pytest.raises(MachineError, match="has been replaced"):
         mapped.open_mapped(path, "ab" * 20)
 
 
 def mapped_names(path: str, build_id: str) -> list[str]:
     try:
         return [function.name for function in mapped.open_mapped(path, build_id).functions()]
-    except EnvironmentProblem:
+    except MachineError:
         return []
 
 
@@ -170,7 +170,7 @@ def test_roots_file_is_held_though_another_users_is(program: files.ElfFile, tmp_
 
 def test_a_file_with_the_wrong_build_id_is_not_held_for_another(program: files.ElfFile) -> None:
     mapped.hold_file(program.path, "cd" * 20)
-    with pytest.raises(EnvironmentProblem):
+    with pytest.raises(MachineError):
         mapped.open_mapped("/nosuch", "cd" * 20)
 
 
@@ -193,10 +193,10 @@ def test_what_somebody_would_have_to_be_waited_for_is_not_opened(tmp_path: Path,
     os.mkfifo(tmp_path / "pipe")
     for other in (tmp_path / "link", tmp_path / "folder" / "file", tmp_path / "pipe", tmp_path, Path("/proc/self/exe"),
                   tmp_path / "nosuch"):
-        with pytest.raises(EnvironmentProblem):
+        with pytest.raises(MachineError):
             opening.open_without_waiting(str(other))
     monkeypatch.setattr(opening, "_file_systems", dict.fromkeys(opening._file_systems, "fuse.sshfs"))
-    with pytest.raises(EnvironmentProblem, match="not opened"):
+    with pytest.raises(MachineError, match="not opened"):
         opening.open_without_waiting(str(path))
 
 
@@ -240,7 +240,7 @@ def test_a_damaged_pack(damage: int, program: files.ElfFile, tmp_path: Path, mon
     (tmp_path / "pack").write_bytes(data)
     try:
         taken, problems = use_pack(str(tmp_path / "pack"))
-    except EnvironmentProblem:
+    except MachineError:
         return
     assert taken + len(problems) <= 1
 

@@ -15,7 +15,7 @@ from sonde.fleet.transport.shapes import ShapeError, describe_script, read_shape
 from sonde.output.table_rows import RowCell, Rows, table_cells
 from sonde.output.views import Target
 from sonde.output.views.csv import event_columns, event_values
-from sonde.recording.container import Damaged
+from sonde.recording.container import RecordingError
 from sonde.recording.layouts import plain_spec, read_spec
 from sonde.runtime.records.events import Event
 from sonde.source import Source
@@ -172,7 +172,7 @@ def test_columns_from_elsewhere_are_checked(column: list[str | int]) -> None:
     plain = plain_spec(spec)
     assert isinstance(plain["sites"], list) and isinstance(plain["sites"][0], dict)
     plain["sites"][0]["columns"] = [{"is": "Column", "name": "x", "first": column[1], "end": column[2]}]
-    with pytest.raises(Damaged):
+    with pytest.raises(RecordingError):
         read_spec(plain)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sonde.errors import EnvironmentProblem
+from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.kernel.names import binaries, user_symbols
 from sonde.kernel.names.mappings import MappingLog
@@ -92,7 +92,7 @@ def test_many_files_do_not_hold_the_reading_up(log: MappingLog, monkeypatch: pyt
     def slow(path: str) -> None:
         opened.append(path)
         time.sleep(0.03)
-        raise EnvironmentProblem("no such file")
+        raise MachineError("no such file")
     monkeypatch.setattr(files, "open_elf", slow)
     body = [reported(b"/lib/file%d" % number) + bytes(8) for number in range(500)]
     log._rings = [SimpleNamespace(drain_records=lambda: [(10, 0, each) for each in body])]  # type: ignore[list-item]

@@ -11,7 +11,7 @@ import os
 import struct
 
 from ..base.record import Record
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 
 MAGIC = 0xEB9F
 (VOID, INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT, FUNC, FUNC_PROTO, VAR, DATASEC,
@@ -61,7 +61,7 @@ class Blob:
         return self._size
 
     def ensure_range(self, start: int, stop: int) -> mmap.mmap:
-        """The whole file's buffer, valid from ``start`` to ``stop``. Raises EnvironmentProblem."""
+        """The whole file's buffer, valid from ``start`` to ``stop``. Raises MachineError."""
         have, first = self._have, start // PIECE
         if not have[first] or stop - start > PIECE - start % PIECE:
             last = min((stop - 1) // PIECE + 1, len(have))
@@ -78,21 +78,21 @@ class Blob:
                     while at < end:
                         count = os.preadv(fd, [view[at:end]], at)
                         if count <= 0:
-                            raise EnvironmentProblem(f"{self._path}: became shorter while it was read")
+                            raise MachineError(f"{self._path}: became shorter while it was read")
                         at += count
             finally:
                 os.close(fd)
         except OSError as error:
-            raise EnvironmentProblem(f"{self._path}: {error.strerror}") from None
+            raise MachineError(f"{self._path}: {error.strerror}") from None
         self._have[first:last] = b"\1" * (last - first)
 
 
 def read_blob(path: str) -> Blob:
-    """A BTF file, not yet read; raises EnvironmentProblem if there is none."""
+    """A BTF file, not yet read; raises MachineError if there is none."""
     try:
         return Blob(path, os.stat(path).st_size)
     except OSError as error:
-        raise EnvironmentProblem(f"{path}: {error.strerror}") from None
+        raise MachineError(f"{path}: {error.strerror}") from None
 
 
 def memory_blob(data: bytes) -> Blob:
@@ -104,17 +104,17 @@ def memory_blob(data: bytes) -> Blob:
 
 
 def parse_header(blob: Blob, name: str = "BTF") -> Header:
-    """The header of ``blob``; raises EnvironmentProblem, naming ``name``, if this is not usable BTF."""
+    """The header of ``blob``; raises MachineError, naming ``name``, if this is not usable BTF."""
     if len(blob) < HEADER.size:
-        raise EnvironmentProblem(f"{name}: not BTF: only {len(blob)} bytes")
+        raise MachineError(f"{name}: not BTF: only {len(blob)} bytes")
     magic, _version, _flags, length, types, types_len, strings, strings_len = HEADER.unpack_from(
         blob.ensure_range(0, HEADER.size), 0)
     if magic != MAGIC:
         swapped = magic == int.from_bytes(MAGIC.to_bytes(2, "little"), "big")
-        raise EnvironmentProblem(f"{name}: BTF of the other byte order" if swapped else f"{name}: not BTF")
+        raise MachineError(f"{name}: BTF of the other byte order" if swapped else f"{name}: not BTF")
     header = Header(length + types, length + types + types_len, length + strings, length + strings + strings_len)
     if length < HEADER.size or max(header.types_end, header.strings_end) > len(blob):
-        raise EnvironmentProblem(f"{name}: truncated BTF")
+        raise MachineError(f"{name}: truncated BTF")
     return header
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 from . import codec
 from .query import Btf, Raw
 
@@ -17,7 +17,7 @@ def format_declaration(btf: Btf, type_id: int, name: str = "", level: int = 0) -
     try:
         return _format_declarator(btf, type_id, name, level).rstrip()
     except RecursionError:
-        raise EnvironmentProblem(f"corrupt BTF: type {type_id} holds itself") from None
+        raise MachineError(f"corrupt BTF: type {type_id} holds itself") from None
 
 
 def _format_declarator(btf: Btf, type_id: int, inner: str, level: int) -> str:
@@ -77,7 +77,7 @@ def _format_body(btf: Btf, raw: Raw, level: int) -> str:
         lines.append(f"{tabs}{text}: {bits};" if bits else f"{tabs}{text};")
         size += len(lines[-1])
         if size > LONGEST:
-            raise EnvironmentProblem(f"the definition of type {raw.id} is too long")
+            raise MachineError(f"the definition of type {raw.id} is too long")
         at = offset + (bits or btf.size_of(type_id) * 8)
     align = 8 * _type_alignment(btf, raw.id)
     if raw.kind == codec.STRUCT and lines and (at + align - 1) // align * align < raw.value * 8:
@@ -117,7 +117,7 @@ def _fill_hole(btf: Btf, type_id: int, at: int, offset: int, bits: int) -> list[
 def _padding_bitfields(at: int, end: int) -> list[str]:
     """Unnamed bitfields from bit ``at`` to ``end``, as wide as alignment permits."""
     if end - at > WIDEST:
-        raise EnvironmentProblem(f"corrupt BTF: a hole of {end - at} bits")
+        raise MachineError(f"corrupt BTF: a hole of {end - at} bits")
     lines = []
     while at < end:
         unit, word = next(pad for pad in _PADS if at + pad[0] - at % pad[0] <= end or pad[0] == 8)
@@ -151,7 +151,7 @@ def format_definition(btf: Btf, type_id: int) -> str:
     try:
         return _format_definition(btf, raw)
     except RecursionError:
-        raise EnvironmentProblem(f"corrupt BTF: type {type_id} holds itself") from None
+        raise MachineError(f"corrupt BTF: type {type_id} holds itself") from None
 
 
 def _format_definition(btf: Btf, raw: Raw) -> str:

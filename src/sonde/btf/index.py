@@ -20,7 +20,7 @@ from zlib import crc32
 
 from ..base.cache_dir import read_cache, write_cache
 from ..base.fast_stdlib import bisect_left
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 from .codec import ENUM, ENUM64, EXTRA, EXTRA_EACH, KINDS, PAIR, RECORD, TRIPLE, Blob, Header
 
 TYPE_CHECKING = False
@@ -75,7 +75,7 @@ def build_index(blob: Blob, header: Header, first: int = 1, base_string: Callabl
                 string_base: int = 0, name: str = "BTF") -> TypeIndex:
     """Walk the type section. For a split blob, ``base_string`` gives the strings below offset ``string_base``.
 
-    Raises EnvironmentProblem if the records are malformed.
+    Raises MachineError if the records are malformed.
     """
     from array import array
     data = blob.ensure_range(0, len(blob))
@@ -87,7 +87,7 @@ def build_index(blob: Blob, header: Header, first: int = 1, base_string: Callabl
         name_off, info, _ = unpack(data, at)
         kind = info >> 24 & 0x1F
         if kind >= KINDS:
-            raise EnvironmentProblem(f"{name}: type {first + len(kinds)} has kind {kind}, which is unknown to Sonde")
+            raise MachineError(f"{name}: type {first + len(kinds)} has kind {kind}, which is unknown to Sonde")
         if name_off:
             named.append(name_off)
             named.append(first + len(kinds))
@@ -97,7 +97,7 @@ def build_index(blob: Blob, header: Header, first: int = 1, base_string: Callabl
         offsets.append(at - start)
         at += 12 + EXTRA[kind] + (info & 0xFFFF) * EXTRA_EACH[kind]
     if at != end:
-        raise EnvironmentProblem(f"{name}: the last type is cut off")
+        raise MachineError(f"{name}: the last type is cut off")
     digest = _make_hasher(data, header, base_string, string_base)
     for enum in enums:
         at = start + offsets[enum - first]

@@ -6,7 +6,7 @@ import mmap
 import struct
 
 from ..base.record import Record
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 from . import codec
 from .codec import Blob, Header
@@ -102,11 +102,11 @@ class Btf:
         return self.string_bytes(offset).decode("utf-8", "replace")
 
     def raw_type(self, type_id: int) -> Raw:
-        """The record of a type; raises EnvironmentProblem for an id that does not exist."""
+        """The record of a type; raises MachineError for an id that does not exist."""
         if type_id < self.first:
             return self.base.raw_type(type_id) if self.base else Raw(0, "void", 0, 0, 0)
         if type_id >= self.end:
-            raise EnvironmentProblem(f"corrupt BTF: no type {type_id}")
+            raise MachineError(f"corrupt BTF: no type {type_id}")
         at = self._types + self.index.offsets[type_id - self.first]
         name_off, info, value = codec.RECORD.unpack_from(self._blob.ensure_range(at, at + 12), at)
         return Raw(type_id, self.string_at(name_off) if name_off else "", info, value, at + 12)
@@ -127,14 +127,14 @@ class Btf:
                 return self.raw_type(type_id)
             at = owner._types + owner.index.offsets[place] + 8
             type_id = codec.WORD.unpack_from(owner._blob.ensure_range(at, at + 4), at)[0]
-        raise EnvironmentProblem(f"corrupt BTF: type {type_id} refers to itself")
+        raise MachineError(f"corrupt BTF: type {type_id} refers to itself")
 
     def read_elements(self, raw: Raw, layout: struct.Struct, count: int) -> Iterator[tuple[int, ...]]:
         """``count`` elements of ``layout`` after a record."""
         end = raw.at + layout.size * count
         owner = self.owning_btf(raw.id)
         if end > owner._types_end:
-            raise EnvironmentProblem(f"corrupt BTF: type {raw.id} is cut off")
+            raise MachineError(f"corrupt BTF: type {raw.id} is cut off")
         return layout.iter_unpack(owner._blob.ensure_range(raw.at, end)[raw.at:end])
 
     # by name
@@ -198,14 +198,14 @@ class Btf:
         self._converted[type_id] = VOID  # found by a type that contains itself: only corrupt BTF has one
         try:
             if self._depth > DEEPEST:
-                raise EnvironmentProblem(f"corrupt BTF: type {type_id} is a pointer to a pointer to a pointer ...")
+                raise MachineError(f"corrupt BTF: type {type_id} is a pointer to a pointer to a pointer ...")
             raw = self.skip_modifiers(type_id)
             if raw.id != type_id:
                 found = self.convert_type(raw.id)
             else:
                 convert = _CONVERT.get(raw.kind)
                 found = convert(self, raw) if convert else VOID
-        except EnvironmentProblem:
+        except MachineError:
             del self._converted[type_id]
             raise
         finally:
@@ -338,7 +338,7 @@ _CONVERT: dict[int, Callable[[Btf, Raw], Type]] = {
 
 
 def parse_btf(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF", kernel: bool = True) -> Btf:
-    """BTF from memory; with ``base``, a module's; without ``kernel``, a program's. EnvironmentProblem if not valid."""
+    """BTF from memory; with ``base``, a module's; without ``kernel``, a program's. MachineError if not valid."""
     if isinstance(blob, bytes):
         blob = codec.memory_blob(blob)
     header = codec.parse_header(blob, name)
@@ -350,7 +350,7 @@ def parse_btf(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF", ke
 
 
 def open_file(path: str, base: Btf | None = None) -> Btf:
-    """BTF from a file, or from the .BTF section of an ELF file; EnvironmentProblem if it has none."""
+    """BTF from a file, or from the .BTF section of an ELF file; MachineError if it has none."""
     return parse_btf(_read_types(path), base, path)
 
 
@@ -362,7 +362,7 @@ def _read_types(path: str) -> Blob:
 
 
 def open_kernel(path: str = "/sys/kernel/btf/vmlinux") -> Btf:
-    """The running kernel's BTF with its cached index; EnvironmentProblem where there is none."""
+    """The running kernel's BTF with its cached index; MachineError where there is none."""
     blob = _read_types(path)
     header = codec.parse_header(blob, path)
     key = kernel_key(blob.ensure_range(0, codec.HEADER.size)[:codec.HEADER.size], len(blob))
@@ -381,4 +381,4 @@ def _elf_section(data: mmap.mmap, path: str) -> bytes:
                 return data[section[4]:section[4] + section[5]]
     except (struct.error, IndexError, OverflowError):
         pass
-    raise EnvironmentProblem(f"{path}: this ELF file has no BTF", ["pahole -J adds it from DWARF"])
+    raise MachineError(f"{path}: this ELF file has no BTF", ["pahole -J adds it from DWARF"])

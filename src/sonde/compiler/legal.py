@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-class IllegalIR(AssertionError):
+class IllegalIRError(AssertionError):
     """An operation breaks a rule of :mod:`ir`."""
 
 
@@ -38,7 +38,7 @@ REACHED, PLACED = "reached", "placed"  # no function is unused; no operation nam
 
 
 def check_program(program: Program, facts: Collection[str] = ()) -> None:
-    """Raise :class:`IllegalIR` on the first broken rule; ``facts`` are rules that hold from some pass on."""
+    """Raise :class:`IllegalIRError` on the first broken rule; ``facts`` are rules that hold from some pass on."""
     for function in program.functions:
         for block in function.blocks:
             _check_block(function, block)
@@ -49,7 +49,7 @@ def check_program(program: Program, facts: Collection[str] = ()) -> None:
         called = {op.label for f in program.functions for b in f.blocks for op in b.ops if op.kind in FUNCTIONS}
         unused = [f.name for f in program.functions[1:] if f.name not in called]
         if unused:
-            raise IllegalIR(f"nothing calls {unused[0]}")
+            raise IllegalIRError(f"nothing calls {unused[0]}")
 
 
 def _check_placed(function: BpfFunction, block: BasicBlock) -> None:
@@ -61,12 +61,12 @@ def _check_placed(function: BpfFunction, block: BasicBlock) -> None:
 
 
 def _raise_illegal(function: BpfFunction, block: BasicBlock, op: Op, why: str) -> None:
-    raise IllegalIR(f"{function.name} {block!r}: {op!r}: {why}")
+    raise IllegalIRError(f"{function.name} {block!r}: {op!r}: {why}")
 
 
 def _check_block(function: BpfFunction, block: BasicBlock) -> None:
     if not block.ops or block.ops[-1].kind not in TERMINATORS:
-        raise IllegalIR(f"{function.name} {block!r} has no end")
+        raise IllegalIRError(f"{function.name} {block!r} has no end")
     for op in block.ops:
         arity = 2 if op.kind in ALU else _ARITY.get(op.kind)
         if arity is None and op.kind not in CALLS:

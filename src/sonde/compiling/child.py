@@ -17,7 +17,7 @@ from ..semantics.script_options import Options
 from ..source import Source
 from ..spec import ScriptSpec
 from . import compile_or_recall
-from .spec_codec import NotPlain, pack_spec, unpack_spec
+from .spec_codec import NotPlainError, pack_spec, unpack_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,5 +110,5 @@ def _answer(source: Source, options: Options) -> Any:
         return "diagnostics", pack_spec(error.diagnostics)  # type: ignore[arg-type]
     except SondeError as error:
         return "error", (error.message, list(error.hints))
-    except NotPlain:
+    except NotPlainError:
         return "not plain", None

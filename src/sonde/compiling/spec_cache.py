@@ -114,7 +114,7 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
 def keep_compiled(key: bytes, spec: ScriptSpec, witness: Witness) -> None:
     """Keep a spec for the next start, if it can be."""
     from ..spec import CURRENT
-    from .spec_codec import NotPlain, pack_spec
+    from .spec_codec import NotPlainError, pack_spec
     if not witness.lasting:
         return
     for kept in spec.maps:
@@ -123,7 +123,7 @@ def keep_compiled(key: bytes, spec: ScriptSpec, witness: Witness) -> None:
             spec.locator = locator_of_kernel(kept.cpus)  # so that the next start need not look into BTF
     try:
         data = marshal.dumps([key, witness.texts, pack_spec(spec)], FORM)
-    except NotPlain:
+    except NotPlainError:
         return
     if write_cache(_file_name(key), [crc32(data).to_bytes(4, "little"), data]):
         thin_cache(PREFIX, MOST_FILES, MOST_BYTES)

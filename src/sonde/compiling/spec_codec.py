@@ -28,12 +28,12 @@ _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _STRUCT, _ATTACH, _POINTERS = _NUMBERS[types.Struct], _NUMBERS[spec.Attach], (types.Pointer, types.Address)
 
 
-class NotPlain(Exception):
+class NotPlainError(Exception):
     """Something that has no such form."""
 
 
 def pack_spec(script: spec.ScriptSpec) -> Plain:
-    """A script as plain data. NotPlain if there is something in it that cannot be."""
+    """A script as plain data. NotPlainError if there is something in it that cannot be."""
     packer = _Packer()
     packed = packer.pack(script)
     return [source.values() for source in packer.sources], packed
@@ -64,7 +64,7 @@ class _Packer:
         if kind is Source:
             return SOURCE, self._place_of(value)
         if kind not in _NUMBERS:
-            raise NotPlain(kind.__name__)
+            raise NotPlainError(kind.__name__)
         number = _NUMBERS[kind]
         if number == _STRUCT:
             return (number, *self._struct_fields(value, value.fields))

@@ -20,7 +20,7 @@ from time import localtime
 from ..base.json_checks import Json, JsonObject, as_integer, as_list, as_object, as_text, as_texts
 from ..base.record import Record
 from ..errors import SondeError
-from ..recording.container import BlockWriter, Damaged, read_blocks
+from ..recording.container import BlockWriter, RecordingError, read_blocks
 from ..source import Source
 from .state.gathered import FleetState
 from .state.log import BEGUN, DATA, LEFT, POLLED, SILENCED, STOPPED, Log
@@ -115,19 +115,19 @@ class FleetRecording:
         self._blocks = read_blocks(file, name)
         tag, data = next(self._blocks, (b"", b""))
         if tag != FIRST:
-            raise Damaged(f"{name} is no recording of a fleet")
+            raise RecordingError(f"{name} is no recording of a fleet")
         self.facts = _read_facts(data, name)
 
     def entries(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """(kind, host's number, time, bytes) of all that happened; Damaged where the file was changed."""
+        """(kind, host's number, time, bytes) of all that happened; RecordingError where the file was changed."""
         whole = False
         try:
             for tag, data in self._blocks:
                 if whole or tag not in (TOLD, END):
-                    raise Damaged(f"{self.name} is damaged: a block that does not belong there")
+                    raise RecordingError(f"{self.name} is damaged: a block that does not belong there")
                 whole = tag == END
                 yield from _split_entries(data if not whole else b"", self.name)
-        except Damaged as error:
+        except RecordingError as error:
             if not error.truncated:
                 raise
         self.truncated = not whole
@@ -143,7 +143,7 @@ def _split_entries(data: bytes, name: str) -> Iterator[tuple[int, int, int, byte
         end = at + _ENTRY.size
         kind, number, time, size = _ENTRY.unpack(data[at:end].ljust(_ENTRY.size, b"\xff"))
         if end + size > len(data):
-            raise Damaged(f"{name} is damaged: something that happened is not whole")
+            raise RecordingError(f"{name} is damaged: something that happened is not whole")
         yield kind, number, time, data[end:end + size]
         at = end + size
 
@@ -153,8 +153,9 @@ def _read_facts(data: bytes, name: str) -> FleetFacts:
     try:
         head = as_object(read_json(data))
         if (protocol := as_integer(head["protocol"])) != VERSION:
-            raise Damaged(f"{name} is of Sonde {as_text(head['sonde'])[:40]}, whose agents speak protocol {protocol}, "
-                          f"and this is {VERSION}")
+            raise RecordingError(f"{name} is of Sonde {as_text(head['sonde'])[:40]}, "
+                                 f"whose agents speak protocol {protocol}, "
+                                 f"and this is {VERSION}")
         hosts, script, window = as_texts(head["hosts"], MOST_HOSTS), as_texts(head["script"]), head["window"]
         if not hosts or len(set(hosts)) < len(hosts) or not isinstance(window, int | float) or not 0 < window < 1 << 32:
             raise ValueError
@@ -164,7 +165,7 @@ def _read_facts(data: bytes, name: str) -> FleetFacts:
         return FleetFacts(hosts, request, head["by_host"] is True, head["outliers"] is True, as_text(head["run"]),
                           head["zone"])
     except (KeyError, TypeError, ValueError):
-        raise Damaged(f"{name} is damaged: its head makes no sense") from None
+        raise RecordingError(f"{name} is damaged: its head makes no sense") from None
 
 
 class RecordedFleet(FleetState):
@@ -186,7 +187,7 @@ class RecordedFleet(FleetState):
             if kind == POLLED:
                 self.done = bool(number)
                 if self.done and any(True for _ in self._entries):
-                    raise Damaged(f"{self.recording.name} is damaged: something comes after its end")
+                    raise RecordingError(f"{self.recording.name} is damaged: something comes after its end")
                 return self._take_printed(time)
             self._repeat(kind, number, time, data)
         self.done = True
@@ -195,7 +196,8 @@ class RecordedFleet(FleetState):
     def _repeat(self, kind: int, number: int, time: int, data: bytes) -> None:
         """What happened between two polls."""
         if number >= len(self.members) or kind > SILENCED:
-            raise Damaged(f"{self.recording.name} is damaged: a host, or something that happened, of no known number")
+            raise RecordingError(f"{self.recording.name} is damaged: "
+                                 "a host, or something that happened, of no known number")
         member = self.members[number]
         if kind == DATA:
             for _ in member.receive(data, self._shapes, time):
@@ -232,12 +234,12 @@ def _read_reason(data: bytes) -> tuple[str, list[str]]:
     try:
         reason, *hints = as_texts(as_list(read_json(data)))
     except ValueError:
-        raise Damaged("a reason that is none") from None
+        raise RecordingError("a reason that is none") from None
     return reason, hints
 
 
 def open_fleet(path: str, by_host: bool = False, outliers: bool = False) -> RecordedFleet:
-    """The fleet that was recorded in a file. Damaged if it is none; SondeError if it cannot be opened."""
+    """The fleet that was recorded in a file. RecordingError if it is none; SondeError if it cannot be opened."""
     try:
         file = open(path, "rb")  # noqa: SIM115
     except OSError as error:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 from ..library.argument_checks import check_arguments
 from ..library.map_view import MapView
 from ..library.tabular import Tabular
@@ -45,7 +45,7 @@ class FleetTrace:
         self._ready: deque[HostEvent | MergedPrint] = deque()
 
     def __enter__(self) -> Self:
-        """EnvironmentProblem if not one host can begin."""
+        """MachineError if not one host can begin."""
         while self._is_starting:
             self._ready += self._fleet.poll(_LOOK)
         return self._begin()
@@ -58,7 +58,7 @@ class FleetTrace:
         fleet = self._fleet
         if not fleet.started_at:
             fleet.close()
-            raise EnvironmentProblem(str(self), [hint for member in fleet.missing[:1] for hint in member.hints])
+            raise MachineError(str(self), [hint for member in fleet.missing[:1] for hint in member.hints])
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -242,7 +242,7 @@ def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, param
     what changed in their maps; ``seconds`` is for how long to trace (0: until it is stopped). ``by_host`` keeps hosts
     apart in the maps. ``push`` sends Sonde to hosts that have none; ``ssh`` and ``agent`` are the commands here and
     there. ``record`` is a file that keeps the run for ``sonde replay``. UsageError for hosts that make no sense,
-    EnvironmentProblem on entering if not one host can begin.
+    MachineError on entering if not one host can begin.
     """
     check_arguments(source=source, params=params, budget=budget)
     request = FleetRequest(Source("stdin", source), list(params), {}, window, seconds, budget, unsafe, True)

@@ -18,7 +18,7 @@ from ..asm.relax import Item
 from ..base.cache_dir import read_cache, write_cache
 from ..base.record import Record
 from ..btf import codec
-from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
+from ..errors import MachineError, PrivilegeError, SyscallError
 from ..layouts import uapi
 from ..layouts.uapi import HELPERS
 from ..types import Struct
@@ -77,18 +77,18 @@ def _encode(code: Sequence[Item]) -> bytes:
     return assemble([*code, insn.alu("mov", 0), insn.exit_()]).code
 
 
-class DeniedProbe(EnvironmentProblem):
+class DeniedProbeError(MachineError):
     """A call was denied the way policies of containers and security modules do: that says something about this process
     only."""
 
 
 def _read_refusal(error: PrivilegeError | SyscallError, log: bytes | bytearray = b"") -> int:
-    """The errno of a refusal; DeniedProbe if a policy may have caused it: the verifier would have left a log."""
+    """The errno of a refusal; DeniedProbeError if a policy may have caused it: the verifier would have left a log."""
     from .syscalls import DENIED
 
     number = error.errno if isinstance(error, SyscallError) else errno.EPERM
     if number in DENIED and not log[:1].strip(b"\0"):
-        raise DeniedProbe(str(error)) from error
+        raise DeniedProbeError(str(error)) from error
     return number
 
 
@@ -96,13 +96,13 @@ def can_load_program(program: str, code: Sequence[Item] = (), expected: int = 0,
     """Whether the kernel accepts a program of ``code``, then ``return 0``; None if that could not be determined."""
     try:
         return _try_program(program, code, expected, attach)
-    except DeniedProbe:
+    except DeniedProbeError:
         return None
 
 
 def _try_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0,
                  flags: int = 0) -> bool | None:
-    """The same, or DeniedProbe."""
+    """The same, or DeniedProbeError."""
     from . import syscalls
 
     log = bytearray(1 << 12)
@@ -419,12 +419,12 @@ class Features:
         if name not in known:
             try:
                 answer = row.probe(self)
-            except DeniedProbe:
+            except DeniedProbeError:
                 if self._is_denied():
                     self._denied.add(name)
                     return None
                 answer = False
-            except EnvironmentProblem:
+            except MachineError:
                 answer = None
             if answer is None:
                 return None
@@ -436,7 +436,7 @@ class Features:
         """Whether this process is denied even what every kernel can do; if not, it is the kernel that lacks more."""
         try:
             return not (_probe_program("raw_tracepoint")(self) and _probe_map("array", 4, 8, 1)(self))
-        except DeniedProbe:
+        except DeniedProbeError:
             return True
 
     def has_helper(self, name: str) -> bool | None:

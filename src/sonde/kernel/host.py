@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..base.fast_stdlib import cache
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 from .clocks import namespace_offset
 
 
@@ -32,8 +32,8 @@ def _read_cpu_list(kind: str) -> list[int]:
         with open(f"/sys/devices/system/cpu/{kind}", encoding="utf-8") as file:
             found = parse_cpu_list(file.read())
     except OSError as error:
-        raise EnvironmentProblem(f"/sys/devices/system/cpu/{kind}: {error.strerror}",
-                                 ["is sysfs mounted at /sys?"]) from None
+        raise MachineError(f"/sys/devices/system/cpu/{kind}: {error.strerror}",
+                           ["is sysfs mounted at /sys?"]) from None
     return found or [0]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 from . import host
 from .denials import kernel_lockdown
 from .features import TABLE, Features
@@ -99,14 +99,14 @@ def _format_answer(answer: bool | None) -> str:
 def _format_cpu_count() -> str:
     try:
         return f"{len(host.online_cpus())} online, {host.possible_cpus()} possible"
-    except EnvironmentProblem as problem:
+    except MachineError as problem:
         return problem.message
 
 
 def _tracefs_mount() -> str:
     try:
         return tracefs.find_tracefs()
-    except EnvironmentProblem as problem:
+    except MachineError as problem:
         return problem.message
 
 

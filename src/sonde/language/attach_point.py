@@ -6,7 +6,7 @@ from ..base import regex_cache
 from ..kinds import KINDS
 from ..source import Source, Span
 from .ast import AttachPoint
-from .cursor import SYNTAX, Abandoned
+from .cursor import SYNTAX, ParseError
 from .diagnostics import Diagnostics
 from .lexer import confusion
 
@@ -34,7 +34,7 @@ class AttachPointReader:
         self._missing = ""
 
     def read(self, pos: int) -> tuple[AttachPoint, int]:
-        """The attach point at ``pos``, and where it ends. Raises :class:`Abandoned` if there is none."""
+        """The attach point at ``pos``, and where it ends. Raises :class:`ParseError` if there is none."""
         start, alias = pos, ""
         named = _ALIAS.match(self._source.text, pos)
         if named is not None:
@@ -119,4 +119,4 @@ class AttachPointReader:
 
     def _fail(self, code: str, message: str, start: int, end: int, hints: Sequence[str]) -> NoReturn:
         self._diagnostics.error(code, message, Span(self._source, start, end), hints)
-        raise Abandoned
+        raise ParseError

@@ -10,7 +10,7 @@ from math import prod
 
 from ..base.record import Record
 from .ast import Cast, CEnum, CField, CStruct, CTypedef, Expr, Name, SizeOf, TypeSyntax
-from .constants import NotConstant, evaluate_constant
+from .constants import NotConstantError, evaluate_constant
 from .cursor import SYNTAX
 from .expressions import ExpressionParser
 from .type_syntax import TAGS, size_of_base
@@ -244,14 +244,14 @@ class DeclarationParser(ExpressionParser):
         """The value of a constant expression; an error if it has none."""
         try:
             return evaluate_constant(node, self.lookup_constant)
-        except NotConstant as error:
+        except NotConstantError as error:
             self.fail("not-constant", f"'{error.node.span.text}' has no value here", error.node.span,
                       ["write the number"])
 
     def find_constant(self, node: Expr) -> int | None:
         try:
             return evaluate_constant(node, self.lookup_constant)
-        except NotConstant:
+        except NotConstantError:
             return None
 
     def lookup_constant(self, node: Expr) -> int | None:

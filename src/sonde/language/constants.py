@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class NotConstant(Exception):
+class NotConstantError(Exception):
     """The expression has no value here; carries the node without one."""
 
     def __init__(self, node: Expr) -> None:
@@ -18,7 +18,7 @@ class NotConstant(Exception):
 
 
 def evaluate_constant(node: Expr, lookup: Callable[[Expr], int | None]) -> int:
-    """The value of an expression; ``lookup`` answers for names and calls. Raises :class:`NotConstant`."""
+    """The value of an expression; ``lookup`` answers for names and calls. Raises :class:`NotConstantError`."""
     if isinstance(node, (IntLiteral, BoolLiteral)):
         return int(node.value)
     if isinstance(node, Unary) and node.op in _UNARY:
@@ -29,13 +29,13 @@ def evaluate_constant(node: Expr, lookup: Callable[[Expr], int | None]) -> int:
             return int(bool(left))
         right = evaluate_constant(node.right, lookup)
         if (node.op in ("/", "%") and right == 0) or (node.op in ("<<", ">>") and not 0 <= right < 64):
-            raise NotConstant(node)
+            raise NotConstantError(node)
         return _wrap_64_bits(_BINARY[node.op](left, right))
     if isinstance(node, Ternary) and node.then is not None:
         return evaluate_constant(node.then if evaluate_constant(node.cond, lookup) else node.other, lookup)
     value = lookup(node)
     if value is None:
-        raise NotConstant(node)
+        raise NotConstantError(node)
     return value
 
 

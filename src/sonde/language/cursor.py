@@ -20,7 +20,7 @@ MAX_STATEMENTS = 15_000  # of a file, as written, attach points among them; see 
 SYNTAX = "syntax-error"
 
 
-class Abandoned(Exception):
+class ParseError(Exception):
     """The item cannot be parsed any further; the diagnostic is already added."""
 
 
@@ -120,7 +120,7 @@ class Cursor:
         """Add an error and go on, unless there are too many already."""
         self.diagnostics.error(code, message, span, hints)
         if self.should_stop():
-            raise Abandoned
+            raise ParseError
 
     def should_stop(self) -> bool:
         """Whether there are so many errors, or the program is so large, that parsing should stop."""
@@ -129,7 +129,7 @@ class Cursor:
     def fail(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> NoReturn:
         """Add an error and give up this item."""
         self.error(code, message, span, hints)
-        raise Abandoned
+        raise ParseError
 
     def fail_unexpected(self, expected: str, hints: Sequence[str] = ()) -> NoReturn:
         """Fail at the current token, and say what would be right."""

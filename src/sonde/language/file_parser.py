@@ -6,8 +6,8 @@ from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
 from .cdecl import Attributes
-from .constants import NotConstant, evaluate_constant
-from .cursor import Abandoned
+from .constants import NotConstantError, evaluate_constant
+from .cursor import ParseError
 from .diagnostics import Diagnostics
 from .files import NO_FILES, Files, is_system_header, kernel_version_code
 from .lexer import Lexer, parse_integer
@@ -101,9 +101,9 @@ class FileParser(StatementParser):
             if self.kind != "eof":
                 self.fail_unexpected("an operator")
             return bool(evaluate_constant(node, self._lookup_condition_name))
-        except Abandoned:
+        except ParseError:
             return False
-        except NotConstant as error:
+        except NotConstantError as error:
             self.diagnostics.error(
                 "bad-condition", f"'{error.node.span.text}' has no value in a condition", error.node.span,
                 ["types come from this kernel (BTF), so that scripts need no #if for its version"])

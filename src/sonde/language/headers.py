@@ -7,7 +7,7 @@ from copy import copy
 from ..base import regex_cache
 from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
-from .cursor import Abandoned
+from .cursor import ParseError
 from .file_parser import FileParser
 from .type_syntax import TAGS
 
@@ -90,7 +90,7 @@ class HeaderParser(FileParser):
             known = len(self.diagnostics.items)
             try:
                 self._parse_declaration(pos)
-            except Abandoned:
+            except ParseError:
                 self.diagnostics.weaken_errors(known)
             pos = self._lexer.skip_directives(max(self.tokens[-1][2], pos + 1))
         self._preprocessor.check_conditionals_closed()

@@ -11,8 +11,8 @@ from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
 from .attach_point import AttachPointReader
-from .constants import NotConstant, evaluate_constant
-from .cursor import SYNTAX, Abandoned
+from .constants import NotConstantError, evaluate_constant
+from .cursor import SYNTAX, ParseError
 from .diagnostics import Diagnostics
 from .file_parser import FileParser
 from .files import NO_FILES, Files
@@ -84,7 +84,7 @@ class Parser(FileParser):
             found = regex_cache.compile(_ITEM, regex_cache.ASCII).match(text, pos) if is_item else None
             try:
                 pos = self._parse_clause(pos) if found is None else self._parse_item(found, pos)
-            except Abandoned:
+            except ParseError:
                 pos = self._recover_from_error(pos)
             pos = self._lexer.skip_directives(pos)
         self._preprocessor.check_conditionals_closed()
@@ -96,7 +96,7 @@ class Parser(FileParser):
             if self.kind != "eof":
                 self.fail_unexpected("an operator, or the end")
             return node
-        except Abandoned:
+        except ParseError:
             return None
 
     def _check_not_empty(self, script: Script) -> None:
@@ -271,7 +271,7 @@ class Parser(FileParser):
         units: list[int] = []
         try:
             entries = evaluate_constant(node, lambda part: self._lookup_entries(part, units))
-        except NotConstant:
+        except NotConstantError:
             self.fail("not-constant", "syntax: expected positive integer for map declaration max entries", head,
                       ["it must be known when compiling"])
         if not 0 < entries < 1 << 32:

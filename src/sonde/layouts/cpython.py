@@ -14,7 +14,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from sys import byteorder
 
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 
 # An image's words, u64 each. Addresses in the process:
 #   interpreters   of the pointer to the first interpreter       code_type   of the type of all code objects
@@ -104,27 +104,27 @@ _BEYOND = {"code_bytecode": 1 << 10, "frame_owner": FRAME_READ - 1, "interp_next
 def find_offsets(version: int, debug: bytes) -> dict[str, int]:
     """The offsets of an interpreter, by its hexadecimal version and the first bytes of its ``_PyRuntime``.
 
-    ``interpreters`` is the offset in ``_PyRuntime``. EnvironmentProblem if they are not known.
+    ``interpreters`` is the offset in ``_PyRuntime``. MachineError if they are not known.
     """
     release = version >> 24, version >> 16 & 0xFF
     known = VERSIONS.get(release)
     if release < (3, 11):
-        raise EnvironmentProblem("it is older than Python 3.11")
+        raise MachineError("it is older than Python 3.11")
     if known is None:
-        raise EnvironmentProblem(f"Python {release[0]}.{release[1]} keeps its frames in a way that is not known here")
+        raise MachineError(f"Python {release[0]}.{release[1]} keeps its frames in a way that is not known here")
     if release < (3, 13):
         return known
     if debug[:8] != COOKIE or len(debug) < DEBUG_OFFSETS:
-        raise EnvironmentProblem("its _PyRuntime does not begin with _Py_DebugOffsets")
+        raise MachineError("its _PyRuntime does not begin with _Py_DebugOffsets")
     if _word_at(debug, _FREE_THREADED):
-        raise EnvironmentProblem("it is a build without the GIL, which keeps its bytecode in another way")
+        raise MachineError("it is a build without the GIL, which keeps its bytecode in another way")
     told = {name: _word_at(debug, at + 8 * _words_before(release, name)) for name, at in _DEBUG_WORDS.items()}
     found = known | told | {"interpreters": _word_at(debug, _INTERPRETERS)}
     for name, offset in found.items():
         first = found["interp_next"] if name in ("interp_threads", "interp_id") else 0
         most = _BEYOND.get(name) or _LIMITS.get(name.partition("_")[0], 1 << 20)
         if not first <= offset <= first + most:
-            raise EnvironmentProblem(f"its _Py_DebugOffsets are damaged: {name} is {offset}")
+            raise MachineError(f"its _Py_DebugOffsets are damaged: {name} is {offset}")
     return found
 
 

@@ -62,7 +62,7 @@ class TableColumn(Record):
     about: str = ""
 
 
-class NotInstalled(SondeError):
+class NotInstalledError(SondeError):
     """A package of an extra is not there, and the message says how to get it; or it does not run here."""
 
 
@@ -74,9 +74,10 @@ def import_extra(name: str, extra: str) -> ModuleType:
         return import_module(name)
     except ImportError as error:
         from ..base.installation import how_to_add
-        raise NotInstalled(f"this needs {top}: {how_to_add(extra)} ({error})") from None
+        raise NotInstalledError(f"this needs {top}: {how_to_add(extra)} ({error})") from None
     except Exception as error:  # its own, or of what it imports: NumPy's is a RuntimeError where the CPU is too old
-        raise NotInstalled(f"this needs {top}, which cannot be imported here: {' '.join(str(error).split())}") from None
+        raise NotInstalledError(f"this needs {top}, which cannot be imported here: "
+                                f"{' '.join(str(error).split())}") from None
 
 
 # maps ---------------------------------------------------------------------------------------------------------------

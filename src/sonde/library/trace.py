@@ -15,7 +15,7 @@ import os
 from ..base.end_request import Ending
 from ..base.memory_budget import Memory
 from ..compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, mask_refusals, script_environment
-from ..errors import StandInRefused, UsageError, VerifierError
+from ..errors import StandInError, UsageError, VerifierError
 from ..kernel import notices
 from ..layouts.unwind_format import unwind_rows
 from ..semantics.script_options import Options
@@ -115,7 +115,7 @@ class Trace(TracedRun):
                 if self.clears_at_once:
                     self._clear_at_once()
                 self.session.attach()
-        except StandInRefused as error:
+        except StandInError as error:
             self._close_context()
             self.session.process = None  # stays ours
             self.session.close()

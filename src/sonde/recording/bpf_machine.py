@@ -19,8 +19,8 @@ from ..runtime.maps.access import Map, _Chunk
 from ..runtime.maps.merge import State
 from ..spec import STATE, ErrorSite, MapSpec, ProgramSpec, ScriptSpec
 from ..types import round_up
-from .bytecode import DEPTH, FRAMES, HANDLES, MASK, Frames, Function, StackPlace, Untranslatable, translate
-from .evaluate import Refused
+from .bytecode import DEPTH, FRAMES, HANDLES, MASK, Frames, Function, StackPlace, UntranslatableError, translate
+from .evaluate import UnanswerableError
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
 MOST_ROUNDS = 1 << 23  # of bpf_loop()
@@ -41,7 +41,7 @@ _OF_EVENT = {h.BOOT_NS: "machine.now[0]", h.PID_TGID: "machine.now[1] << 32 | ma
              h.UID_GID: "machine.now[4]"}
 
 
-class NoMemory(UsageError):
+class MemoryAccessError(UsageError):
     """A program accessed memory that does not exist."""
 
     def __init__(self) -> None:
@@ -80,19 +80,19 @@ class MachineMemory:
         self._room += size
 
     def read(self, address: int, size: int) -> bytes:
-        """Read bytes; NoMemory where there are none."""
+        """Read bytes; MemoryAccessError where there are none."""
         region = self.regions.get(address >> 32)
         at = address & _LOW
         if region is None or at + size > len(region):
-            raise NoMemory
+            raise MemoryAccessError
         return bytes(region[at:at + size])
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes; NoMemory where there are none."""
+        """Write bytes; MemoryAccessError where there are none."""
         region = self.regions.get(address >> 32)
         at = address & _LOW
         if region is None or at + len(data) > len(region):
-            raise NoMemory
+            raise MemoryAccessError
         region[at:at + len(data)] = data
 
 
@@ -223,10 +223,10 @@ class Machine:
             return translate(program.code, addresses,
                              {number: getattr(self, name) for number, name in _HELPERS.items()}, self.memory.frames,
                              self._shorten)
-        except Untranslatable as error:
+        except UntranslatableError as error:
             span = next((span for index, span in reversed(program.lines) if index <= error.slot), None)
             what = "memory: it follows no pointers" if error.helper in _READS else "what only a kernel can do"
-            raise Refused(span, what) from None
+            raise UnanswerableError(span, what) from None
 
     def _shorten(self, helper: int, known: Sequence[int | StackPlace | None], place: Callable[..., str]) \
             -> tuple[str, dict[str, Any]] | None:
@@ -265,7 +265,7 @@ class Machine:
             try:
                 self._functions[0](context)
             except (LookupError, StructError):
-                raise NoMemory from None
+                raise MemoryAccessError from None
             for changed in self._changed:
                 if changed.gone:
                     changed.forget()
@@ -335,7 +335,7 @@ class Machine:
             return self._fault(into, size & _LOW)
         region, at = self.memory.regions.get(address >> 32), address & _LOW
         if region is None or at > len(region):
-            raise NoMemory
+            raise MemoryAccessError
         if not size:
             return 0
         text = bytes(region[at:at + (size & _LOW) - 1]).partition(b"\0")[0] + b"\0"

@@ -55,7 +55,7 @@ class StackPlace(Value):
     at: int
 
 
-class Untranslatable(Exception):
+class UntranslatableError(Exception):
     """The code does what only the kernel can do."""
 
     def __init__(self, slot: int, helper: int) -> None:
@@ -98,8 +98,8 @@ def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, F
 
     ``addresses`` are what the slots that refer to maps load. A helper takes as many registers as its function has
     parameters, and returns a 64-bit number. ``shorten`` is asked what to write in place of a call, given what is known
-    about its registers from r1 on: an expression, and the values of its names; or None. Untranslatable for anything
-    else.
+    about its registers from r1 on: an expression, and the values of its names; or None. UntranslatableError for
+    anything else.
     """
     insns = dict(decode_program(code))
     space: dict[str, Any] = {"regions": frames.regions, "stacks": frames.stacks, "depth": frames.depth,
@@ -164,7 +164,7 @@ class _PythonWriter:
             if slot in found:
                 continue
             if slot not in self._insns:
-                raise Untranslatable(slot, 0)
+                raise UntranslatableError(slot, 0)
             found.add(slot)
             pending += self._following(slot)
         return sorted(found)
@@ -310,7 +310,7 @@ class _PythonWriter:
         if slot in self._addresses:
             return self._addresses[slot]
         if insn.src:
-            raise Untranslatable(slot, 0)
+            raise UntranslatableError(slot, 0)
         return insn.imm & MASK
 
     def _jump(self, slot: int, insn: Insn, number: int) -> list[str]:
@@ -332,7 +332,7 @@ class _PythonWriter:
             self.found.append(entry)
             return f"r0 = f{entry}(r1, r2, r3, r4, r5)"
         if insn.src == PSEUDO_KFUNC or insn.imm not in self._helpers:
-            raise Untranslatable(slot, insn.imm if insn.src != PSEUDO_KFUNC else -1)
+            raise UntranslatableError(slot, insn.imm if insn.src != PSEUDO_KFUNC else -1)
         short = self._shorten(insn.imm, [self._known[slot].get(register) for register in range(1, 6)], self.place)
         if short is not None:
             self._space.update(short[1])
@@ -392,6 +392,6 @@ def _atomic(slot: int, insn: Insn, put: str, mask: int) -> list[str]:
     if insn.imm == 0xF1:
         return [f"if old == r0 & {mask}: {put}{given} & {mask})", "r0 = old"]
     if insn.imm not in (0, 1, 0xE1):
-        raise Untranslatable(slot, 0)
+        raise UntranslatableError(slot, 0)
     new = f"{given} & {mask}" if insn.imm == 0xE1 else f"old + {given} & {mask}"
     return [f"{put}{new})"] + ([f"{given} = old"] if insn.imm & 1 else [])

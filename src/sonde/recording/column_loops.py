@@ -24,8 +24,8 @@ from .evaluate import (
     SINGLE,
     Columns,
     Expressions,
-    Refused,
     States,
+    UnanswerableError,
     as_signed,
     quotient,
     remainder,
@@ -63,7 +63,8 @@ class ScriptWriter:
         self.space: dict[str, Any] = {"hist_bucket": hist_bucket, "quotient": quotient, "remainder": remainder}
 
     def write_step(self, event: RecordedEvent | None, probes: Sequence[tuple[CheckedProbe, str]]) -> Step:
-        """The clauses on one event, each with the attach point's name, in order. Refused for what it cannot do."""
+        """The clauses on one event, each with the attach point's name, in order. UnanswerableError if it cannot run
+        them."""
         columns = Columns(event)
         lines: list[tuple[int, str]] = []
         for probe, name in probes:
@@ -101,15 +102,15 @@ class ScriptWriter:
         try:
             exec(compile("\n".join([*head, *lines]), "<question>", "exec"), self.space)
         except (SyntaxError, RecursionError, MemoryError):  # more levels than Python allows
-            raise Refused(None, "this") from None
+            raise UnanswerableError(None, "this") from None
         return self.space[name]
 
     def find_site(self, kinds: Sequence[str], span: Span | None, types: Sequence[Type | None]) -> int:
-        """The index of the site for a statement's record. Refused if the compiler made none for it."""
+        """The index of the site for a statement's record. UnanswerableError if the compiler made none for it."""
         for number, site in enumerate(self.spec.sites):
             if site.kind in kinds and site.span == span and [field.type for field in site.fields] == types:
                 return number
-        raise Refused(span, "this")
+        raise UnanswerableError(span, "this")
 
     def find_error(self, name: str, span: Span) -> int:
         """The number under which updates of a full map are counted."""
@@ -117,14 +118,14 @@ class ScriptWriter:
             if site.kind == "map_full" and site.map == name and site.span is not None \
                     and span.start <= site.span.start < span.end:
                 return number
-        raise Refused(span, "this")
+        raise UnanswerableError(span, "this")
 
     def find_division(self, span: Span | None) -> int:
         """The number under which divisions by zero are counted."""
         for number, site in enumerate(self.spec.errors):
             if site.kind == "divide" and site.span == span:
                 return number
-        raise Refused(span, "this")
+        raise UnanswerableError(span, "this")
 
 
 def _row(step: Step) -> str:
@@ -194,13 +195,13 @@ class _ClauseWriter:
         elif isinstance(node, ast.ExprStmt):
             return self._effect(node, depth)
         else:
-            raise Refused(node.span, "this")
+            raise UnanswerableError(node.span, "this")
         return ""
 
     def _assign(self, target: ast.Variable, given: ast.Expr | None, op: str, depth: int) -> None:
         type = target.slot.type
         if not isinstance(type, SINGLE) or op not in ("=", *ARITHMETIC):
-            raise Refused(target.span, f"variables of type {type}")
+            raise UnanswerableError(target.span, f"variables of type {type}")
         empty = "b''" if isinstance(type, t.Str) else "0"
         value = empty
         if given is not None and op == "=":
@@ -224,7 +225,7 @@ class _ClauseWriter:
         elif isinstance(expr, ast.Call) and expr.name in ("printf", "errorf", "warnf", "print"):
             self._send(expr.span, expr.args[expr.name != "print":], depth)
         else:
-            raise Refused(node.span, "this")
+            raise UnanswerableError(node.span, "this")
         return ""
 
     # maps
@@ -233,7 +234,7 @@ class _ClauseWriter:
         type = self._states.maps[target.name].value
         if isinstance(type, Aggregate):
             if node.op != "=":
-                raise Refused(node.span, "this")
+                raise UnanswerableError(node.span, "this")
             self._aggregate(target, node.value, depth)
         elif node.op == "=":
             number = self._states.use_plain(target.name, node.span)
@@ -242,11 +243,11 @@ class _ClauseWriter:
         elif node.op in ARITHMETIC:
             self._step(target, node.op, self._code.value(node.value), node.span, depth)
         else:
-            raise Refused(node.span, f"{node.op}=")
+            raise UnanswerableError(node.span, f"{node.op}=")
 
     def _step(self, target: ast.MapRef, op: str, by: str, span: Span, depth: int) -> None:
         if not isinstance(self._states.maps[target.name].value, t.Int):
-            raise Refused(target.span, "steps of what is no number")
+            raise UnanswerableError(target.span, "steps of what is no number")
         if op not in ("+", "-"):
             self._states.ordered = True
         number = self._states.use_added(target.name, span)
@@ -261,7 +262,7 @@ class _ClauseWriter:
             self._add(depth, f"m{number}[k] = {value}")
             return
         if named.short or named.slots:
-            raise Refused(span, "this")
+            raise UnanswerableError(span, "this")
         self._add(depth, f"if k in m{number} or len(m{number}) < {named.max_entries}: m{number}[k] = {value}")
         self._add(depth, f"else: failed[{self._script.find_error(target.name, span)}] += 1")
 
@@ -269,7 +270,7 @@ class _ClauseWriter:
         aggregate = self._states.maps[target.name].value
         if not isinstance(aggregate, Aggregate) or not isinstance(call, ast.Call) or call.name != aggregate.kind \
                 or aggregate.kind == "tseries":
-            raise Refused(call.span, "what is no aggregate: it depends on what came before")
+            raise UnanswerableError(call.span, "what is no aggregate: it depends on what came before")
         n = self._states.use(target.name)
         self._add(depth, f"k = {self._code.key(target.name, target.key)}")
         kind = aggregate.kind
@@ -300,7 +301,7 @@ class _ClauseWriter:
         for value, field in zip(values, site.fields):
             for part, type, at in _parts_of(value, field.type, field.offset):
                 if not isinstance(type, (t.Timestamp, *SINGLE)):
-                    raise Refused(span, "what is more than numbers and texts")
+                    raise UnanswerableError(span, "what is more than numbers and texts")
                 codes += f"{at - end}x{_code(type)}"
                 end = at + type.size
                 fields.append(self._code.converted(part, type, "texts"))
@@ -312,7 +313,7 @@ class _ClauseWriter:
         number = self._script.find_site((kind,), node.expr.span, [])
         site: EventSite = self._script.spec.sites[number]
         if not self._own or site.data.get("then") == "zero":
-            raise Refused(node.span, "a map as it is on the way")
+            raise UnanswerableError(node.span, "a map as it is on the way")
         self._pack(number, f"=IIQ{site.size - CONTROL_HEADER + 8}x", [], depth)
         self._add(depth, "yield")
         return choice.map if site.data.get("then") else ""

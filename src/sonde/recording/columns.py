@@ -33,7 +33,7 @@ from ..base.record import Value
 from ..runtime.records.batch import Batch
 from ..spec import EventSite, ScriptSpec
 from ..types import Type
-from .container import Damaged
+from .container import RecordingError
 
 NUMBER, TEXT, BUFFER, RAW = "number", "text", "buffer", "raw"
 MOST_RECORDS = 1 << 16   # of a block
@@ -104,18 +104,18 @@ def pack_numbers(data: bytes, size: int) -> bytes:
 
 
 def unpack_numbers(column: bytes, size: int, count: int) -> bytes:
-    """The numbers in native order. Damaged if there are not ``count``."""
+    """The numbers in native order. RecordingError if there are not ``count``."""
     if len(column) != 1 + count * size or column[:1] not in (b"P", b"D"):
-        raise Damaged("a column of numbers is not as long as it should be")
+        raise RecordingError("a column of numbers is not as long as it should be")
     data = unshuffle_bytes(column[1:], size)
     if column[:1] == b"P":
         return data
     if size != 8:
-        raise Damaged("a column of numbers has differences where it has none")
+        raise RecordingError("a column of numbers has differences where it has none")
     try:
         return array("Q", accumulate(memoryview(data).cast("Q").tolist())).tobytes()
     except OverflowError:
-        raise Damaged("a column of numbers grows without end") from None
+        raise RecordingError("a column of numbers grows without end") from None
 
 
 # Texts --------------------------------------------------------------------------------------------------------------
@@ -131,21 +131,21 @@ def pack_texts(texts: Sequence[bytes]) -> bytes:
 
 
 def unpack_texts(column: bytes, size: int, count: int) -> tuple[list[bytes], list[int]]:
-    """The different texts, and which of them each record has. Damaged if one is longer than ``size``."""
+    """The different texts, and which of them each record has. RecordingError if one is longer than ``size``."""
     try:
         different, = _COUNT.unpack_from(column)
     except StructError:
-        raise Damaged("a column of texts is too short") from None
+        raise RecordingError("a column of texts is too short") from None
     if different > count:
-        raise Damaged("a column of texts has more than there are records")
+        raise RecordingError("a column of texts has more than there are records")
     lengths = array("I", unshuffle_bytes(column[4:4 + 4 * different], 4)).tolist()
     starts = list(accumulate(lengths, initial=4 + 4 * different))
     width = _index_width(different)
     if len(lengths) != different or len(column) != starts[-1] + count * width or max(lengths, default=0) > size:
-        raise Damaged("a column of texts is not as long as it should be")
+        raise RecordingError("a column of texts is not as long as it should be")
     indices = array(_CODES[width], unshuffle_bytes(column[starts[-1]:], width)).tolist()
     if indices and max(indices) >= different:
-        raise Damaged("a column of texts names one that it does not have")
+        raise RecordingError("a column of texts names one that it does not have")
     return [column[a:b] for a, b in pairwise(starts)], indices
 
 
@@ -201,7 +201,7 @@ def unpack_leaf(leaf: Leaf, column: bytes, count: int) -> Iterator[int] | Iterat
         texts, indices = unpack_texts(column, leaf.size, count)
         return map(texts.__getitem__, indices)
     if len(column) != count * leaf.size:
-        raise Damaged("a column is not as long as it should be")
+        raise RecordingError("a column is not as long as it should be")
     return iter([column[at:at + leaf.size] for at in range(0, len(column), leaf.size)])
 
 
@@ -221,25 +221,25 @@ class BlockOfRecords:
         try:
             self._read(spec, data)
         except StructError:
-            raise Damaged("a block of records is too short") from None
+            raise RecordingError("a block of records is too short") from None
 
     def _read(self, spec: ScriptSpec, data: bytes) -> None:
         self.count, sites = _PAIR.unpack_from(data)
         if not 0 < self.count <= MOST_RECORDS or not 0 < sites <= len(spec.sites):
-            raise Damaged("a block has more records or sites than it can have")
+            raise RecordingError("a block has more records or sites than it can have")
         self.sites = [_PAIR.unpack_from(data, 8 * (i + 1)) for i in range(sites)]
         at = 8 * (sites + 1)
         if sum(count for _, count in self.sites) != self.count or len({site for site, _ in self.sites}) != sites \
                 or max(site for site, _ in self.sites) >= len(spec.sites):
-            raise Damaged("a block's records are not those of its sites")
+            raise RecordingError("a block's records are not those of its sites")
         if sum(count * spec.sites[site].size for site, count in self.sites) > MOST_BYTES:
-            raise Damaged("a block has more bytes than it can have")
+            raise RecordingError("a block has more bytes than it can have")
         self.order: list[int] = []
         if sites > 1:
             self.order = array("H", unpack_numbers(data[at:at + 1 + 2 * self.count], 2, self.count)).tolist()
             at += 1 + 2 * self.count
             if Counter(self.order) != {place: count for place, (_, count) in enumerate(self.sites)}:
-                raise Damaged("the order of a block's records is not that of its sites")
+                raise RecordingError("the order of a block's records is not that of its sites")
         self._shapes = [SiteColumns(spec.sites[site]) for site, _ in self.sites]
         self.columns: list[list[bytes]] = []
         for shape in self._shapes:
@@ -249,7 +249,7 @@ class BlockOfRecords:
                 self.columns[-1].append(data[at + 4:at + 4 + length])
                 at += 4 + length
         if at != len(data):
-            raise Damaged("a block of records is not as long as it should be")
+            raise RecordingError("a block of records is not as long as it should be")
 
     def site_columns(self) -> Iterator[tuple[int, int, list[Leaf], list[bytes]]]:
         """(site, number of records, leaves, columns as in the file) of each site."""

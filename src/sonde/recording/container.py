@@ -27,7 +27,7 @@ _START = Layout("<4sII")
 _LEVEL = 4  # of zlib: half the time of its default for 2% more bytes
 
 
-class Damaged(SondeError):
+class RecordingError(SondeError):
     """The file is not a recording, or was changed. ``truncated``: it is merely incomplete, as after a crash."""
 
     def __init__(self, message: str, truncated: bool = False, hints: Sequence[str] = ()) -> None:
@@ -62,27 +62,28 @@ class BlockWriter:
 
 
 def read_blocks(file: BinaryIO, name: str) -> Iterator[tuple[bytes, bytes]]:
-    """The (tag, data) of each block of the file called ``name``, one at a time. Damaged where it cannot be read any
-    further."""
+    """The (tag, data) of each block of the file called ``name``, one at a time. RecordingError where the file is
+    damaged."""
     magic = file.read(len(MAGIC))
     if magic != MAGIC:
         if magic[:-1] == MAGIC[:-1] and magic[-1:].isdigit():
-            raise Damaged(f"{name} is a recording of format {magic[-1:].decode()}, and this Sonde reads format 1")
-        raise Damaged(f"{name} is no recording", truncated=bool(magic) and MAGIC.startswith(magic))
+            raise RecordingError(f"{name} is a recording of format {magic[-1:].decode()}, "
+                                 "and this Sonde reads format 1")
+        raise RecordingError(f"{name} is no recording", truncated=bool(magic) and MAGIC.startswith(magic))
     number, before = 0, zlib.crc32(MAGIC)
     while head := file.read(_HEAD.size):
         number += 1
         if len(head) < _HEAD.size:
-            raise Damaged(f"{name} ends within block {number}", truncated=True)
+            raise RecordingError(f"{name} ends within block {number}", truncated=True)
         tag, packed_size, size, expected = _HEAD.unpack(head)
         if size > LARGEST or packed_size > LARGEST + (LARGEST >> 8):
-            raise Damaged(f"{name}: block {number} is damaged")
+            raise RecordingError(f"{name}: block {number} is damaged")
         packed = file.read(packed_size)
         if len(packed) < packed_size:
-            raise Damaged(f"{name} ends within block {number}", truncated=True)
+            raise RecordingError(f"{name} ends within block {number}", truncated=True)
         before = zlib.crc32(packed, zlib.crc32(head[:_START.size], before))
         if before != expected:
-            raise Damaged(f"{name}: block {number} is damaged")
+            raise RecordingError(f"{name}: block {number} is damaged")
         yield tag, _unpack(packed, size, f"{name}: block {number} is damaged")
 
 
@@ -92,7 +93,7 @@ def _unpack(packed: bytes, size: int, problem: str) -> bytes:
     try:
         data = unpacker.decompress(packed, size + 1)
     except zlib.error:
-        raise Damaged(problem) from None
+        raise RecordingError(problem) from None
     if len(data) != size or not unpacker.eof or unpacker.unused_data:
-        raise Damaged(problem)
+        raise RecordingError(problem)
     return data

@@ -28,7 +28,7 @@ _PLAIN_KINDS = ("", "hash")  # of maps: those that keep what is assigned
 SINGLE = (t.Int, t.Bool, t.Str)  # values of these types are numbers or bytes in the code
 
 
-class Refused(UsageError):
+class UnanswerableError(UsageError):
     """The recording cannot answer."""
 
     def __init__(self, place: Span | None, what: str, hints: Sequence[str] = ()) -> None:
@@ -52,10 +52,10 @@ class Columns:
         return f"x{self.names.index(name)}"
 
     def read_as(self, name: str, type: Type | None, span: Span | None, said: str) -> str:
-        """The same, for a field that the script assumes to be of this type. Refused if it is not."""
+        """The same, for a field that the script assumes to be of this type. UnanswerableError if it is not."""
         have = self._event.fields.get(name) if self._event is not None else None
         if have is None or not isinstance(have, SINGLE) or have != type:
-            raise Refused(span, f"{said}, which was not recorded")
+            raise UnanswerableError(span, f"{said}, which was not recorded")
         return self.read(name)
 
 
@@ -78,7 +78,8 @@ class States:
         return self.used.index((name, part))
 
     def use_plain(self, name: str, span: Span | None) -> int:
-        """The same for a map of plain values, whose order of insertion and deletion matters. Refused for others."""
+        """The same for a map of plain values, whose order of insertion and deletion matters. UnanswerableError for
+        other maps."""
         self.ordered = True
         return self.use_added(name, span)
 
@@ -86,7 +87,7 @@ class States:
         """The same, where values are only added to."""
         found = self.maps[name]
         if not isinstance(found.value, SINGLE) or found.kind not in _PLAIN_KINDS or self._counts_reads:
-            raise Refused(span, "a map of other values")
+            raise UnanswerableError(span, "a map of other values")
         return self.use(name)
 
 
@@ -132,7 +133,7 @@ class Expressions:
         if not isinstance(key, ast.TupleExpr):
             return self._key_part(key, type)
         if key.names or not isinstance(type, t.Tuple):
-            raise Refused(key.span, "records as keys")
+            raise UnanswerableError(key.span, "records as keys")
         return f"({', '.join(map(self._key_part, key.items, type.of))},)"
 
     def _key_part(self, node: ast.Expr, type: Type) -> str:
@@ -145,10 +146,10 @@ class Expressions:
         have, given = self.kept(node), node.type
         if isinstance(type, t.Str):
             if not isinstance(given, t.Str) or given.size > type.size:
-                raise Refused(node.span, f"{what} that are cut")
+                raise UnanswerableError(node.span, f"{what} that are cut")
             return have
         if not isinstance(type, t.Int | t.Bool) or not isinstance(given, t.Int | t.Bool):
-            raise Refused(node.span, f"{what} of type {type}")
+            raise UnanswerableError(node.span, f"{what} of type {type}")
         plain = isinstance(node, ast.FieldAccess | ast.Name | ast.Variable | ast.MapRef)
         return have if plain and given == type else wrap(have, type)
 
@@ -173,9 +174,9 @@ class Expressions:
         left, right = self.value(node.left), self.value(node.right)
         if isinstance(node.left.type, t.Str) and isinstance(node.right.type, t.Str):
             if node.op not in ("==", "!="):
-                raise Refused(node.span, "the order of texts")
+                raise UnanswerableError(node.span, "the order of texts")
         elif isinstance(node.left.type, t.Str) or isinstance(node.right.type, t.Str):
-            raise Refused(node.span, "comparisons of texts with numbers")
+            raise UnanswerableError(node.span, "comparisons of texts with numbers")
         elif node.compare == "signed":
             left, right = as_signed(left, node.left.type), as_signed(right, node.right.type)
         else:
@@ -198,7 +199,7 @@ class Expressions:
             return f"(1 if {self.condition(node)} else 0)"
         if isinstance(node, ast.Name) or isinstance(node, ast.Call) and not node.args:
             if node.name not in BUILTINS:
-                raise Refused(node.span, node.name)
+                raise UnanswerableError(node.span, node.name)
             return self._columns.read_as(node.name, node.type, node.span, node.name)
         if isinstance(node, ast.Unary) and node.op in ("-", "~"):
             return _negate(f"({node.op}{self.value(node.operand)})", node.operand.type)
@@ -214,11 +215,11 @@ class Expressions:
         if isinstance(node, ast.Cast) and isinstance(node.type, t.Int) \
                 and isinstance(node.operand.type, t.Int | t.Bool):
             return wrap(self.value(node.operand), node.type)
-        raise Refused(node.span, getattr(node, "name", "") or "this")
+        raise UnanswerableError(node.span, getattr(node, "name", "") or "this")
 
     def _arithmetic(self, node: ast.Binary) -> str:
         if not all(isinstance(side.type, t.Int | t.Bool) for side in (node.left, node.right)) or node.type is None:
-            raise Refused(node.span, "arithmetic with what is no number")
+            raise UnanswerableError(node.span, "arithmetic with what is no number")
         left, right = self.value(node.left), self.value(node.right)
         if node.op in ARITHMETIC:
             return wrap(f"({left} {node.op} {right})", node.type)

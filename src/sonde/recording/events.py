@@ -11,7 +11,7 @@ from ..base.json_checks import Json, JsonObject, as_list, as_object, as_text
 from ..base.record import Record
 from ..errors import UsageError
 from ..spec import ScriptSpec
-from .container import Damaged
+from .container import RecordingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,24 +74,24 @@ def plain_events(wanted: str, world: World) -> list[Json]:
 
 
 def read_events(plain: Json, spec: ScriptSpec) -> list[RecordedEvent]:
-    """The events that a head describes. Damaged if they are invalid; UsageError if there are none."""
+    """The events that a head describes. RecordingError if they are invalid; UsageError if there are none."""
     if plain is None:
         raise UsageError("the recording has no events that could be asked: it keeps what its script printed",
                          ["sonde record --events PROBE[,PROBE] keeps events whole"])
     found = [_read_event(each, number, spec) for number, each in enumerate(map(as_object, as_list(plain)))]
     if len(found) != len(spec.sites) or len({event.name for event in found}) != len(found):
-        raise Damaged("its events are not those of its script")
+        raise RecordingError("its events are not those of its script")
     return found
 
 
 def _read_event(plain: JsonObject, number: int, spec: ScriptSpec) -> RecordedEvent:
     name, format = as_text(plain["name"]), as_text(plain["format"])
     if spec.sites[number].kind != "print" or len(spec.sites[number].fields) != 1:
-        raise Damaged("its events are none")
+        raise RecordingError("its events are none")
     type = spec.sites[number].fields[0].type
     if not isinstance(type, t.Tuple) or len(type.names) != len(type.of) or len(set(type.names)) != len(type.names) \
             or any(isinstance(part, t.Tuple | t.Stack | t.USym) or not part.size for part in type.of):
-        raise Damaged("its events are none")
+        raise RecordingError("its events are none")
     return RecordedEvent(name, format, number, dict(zip(type.names, type.of)))
 
 

@@ -21,8 +21,8 @@ from ..source import Source
 from ..spec import ErrorSite, ScriptSpec, TracepointFormat
 from .bpf_machine import Machine
 from .columns import NUMBER, TEXT, BlockOfRecords, Leaf, read_column
-from .container import Damaged
-from .evaluate import Refused
+from .container import RecordingError
+from .evaluate import UnanswerableError
 from .events import BUILTINS, FIELD, RecordedEvent
 from .names import has_names
 from .replay import Recording
@@ -36,7 +36,7 @@ _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, 
 
 
 def refuse_other_probes(source: Source, events: Sequence[str]) -> None:
-    """Refused for probes that the recording does not have, whatever else is wrong with a script."""
+    """UnanswerableError for probes that the recording does not have, whatever else is wrong with a script."""
     for clause in parse_script(source, Diagnostics()).clauses:
         for point in clause.points:
             kind = find_kind(point.parts[0]) if point.parts else None
@@ -44,20 +44,20 @@ def refuse_other_probes(source: Source, events: Sequence[str]) -> None:
             if kind is not None and kind.name not in ("begin", "end") \
                     and (kind.name != "tracepoint" or name not in events and "*" not in name):
                 near = nearest_names(name, events)
-                raise Refused(point.span, f"{point.text}, which it does not have",
-                              [f"did you mean {' or '.join(near[:2])}?"] if near else [])
+                raise UnanswerableError(point.span, f"{point.text}, which it does not have",
+                                        [f"did you mean {' or '.join(near[:2])}?"] if near else [])
 
 
 def check_names(checked: CheckedScript, events: dict[str, RecordedEvent]) -> None:
-    """Refused for what the recording does not have: other probes, builtins and arguments."""
+    """UnanswerableError for what the recording does not have: other probes, builtins and arguments."""
     for probe in checked.probes:
         own = probe.attach[0].kind in ("begin", "end")
         for point in probe.clause.points:
             if "*" in point.text:
-                raise Refused(point.span, "patterns: it has only some of the events that may match")
+                raise UnanswerableError(point.span, "patterns: it has only some of the events that may match")
         for attach in probe.attach:
             if not own and attach.name not in events:
-                raise Refused(probe.clause.span, f"{attach.name}, which it does not have")
+                raise UnanswerableError(probe.clause.span, f"{attach.name}, which it does not have")
         for tree in probe.trees:
             for node in walk_nodes(tree):
                 _check_node(node, own, [] if own else [events[attach.name] for attach in probe.attach])
@@ -69,31 +69,31 @@ def _check_node(node: Node, own: bool, events: Sequence[RecordedEvent]) -> None:
             have = event.fields.get(FIELD + node.name)
             both = isinstance(have, t.Pointer) and isinstance(node.type, t.Pointer)  # what they point to is not kept
             if have is None or have != node.type and not both:
-                raise Refused(node.span, f"args.{node.name}: {event.name} was recorded without it")
+                raise UnanswerableError(node.span, f"args.{node.name}: {event.name} was recorded without it")
     elif isinstance(node, Unary) and node.op == "*" \
             or isinstance(node, FieldAccess | Index) and isinstance(node.operand.type, t.Pointer):
-        raise Refused(node.span, "memory: it follows no pointers")
+        raise UnanswerableError(node.span, "memory: it follows no pointers")
     elif isinstance(node, Call) and node.name in ("str", "buf") and node.args \
             and isinstance(getattr(node.args[0], "type", None), t.Pointer | t.Int) and node.const is None \
             and getattr(node.args[0], "const", None) is None:
-        raise Refused(node.span, f"{node.name}: it has no memory")
+        raise UnanswerableError(node.span, f"{node.name}: it has no memory")
     elif isinstance(node, Call) and (row := row_of(node)) is not None and row.machine:
-        raise Refused(node.span, node.name)
+        raise UnanswerableError(node.span, node.name)
     elif isinstance(node, Reference) and isinstance(node.callee, BuiltinRow) and node.callee.name not in _WITHOUT:
         if own or node.callee.name not in BUILTINS or isinstance(node, Call) and node.args:
-            raise Refused(node.span, node.name)
+            raise UnanswerableError(node.span, node.name)
 
 
 def check_results(spec: ScriptSpec) -> None:
-    """Refused for what a replay can neither carry out nor name."""
+    """UnanswerableError for what a replay can neither carry out nor name."""
     for site in spec.sites:
         if site.kind in _ACTS:
-            raise Refused(site.span, _ACTS[site.kind])
+            raise UnanswerableError(site.span, _ACTS[site.kind])
         if any(has_names(field.type) for field in site.fields):
-            raise Refused(site.span, "names that it did not have to look up")
+            raise UnanswerableError(site.span, "names that it did not have to look up")
     for named in spec.maps:
         if any(type is not None and has_names(type) for type in (named.key, named.value)):
-            raise Refused(named.span, "names that it did not have to look up")
+            raise UnanswerableError(named.span, "names that it did not have to look up")
 
 
 def uses_builtin(checked: CheckedScript, name: str) -> bool:
@@ -102,9 +102,9 @@ def uses_builtin(checked: CheckedScript, name: str) -> bool:
 
 
 def check_cpu(cpu: int, cpus: int) -> None:
-    """Damaged if a machine with this many CPUs, where a script asks for them (else 1), does not have this one."""
+    """RecordingError if a machine of ``cpus`` CPUs (1: the script does not ask for them) has none of this number."""
     if cpu >= cpus > 1:
-        raise Damaged(f"an event is of CPU {cpu}, and the machine had not so many")
+        raise RecordingError(f"an event is of CPU {cpu}, and the machine had not so many")
 
 
 class Runner:
@@ -114,23 +114,23 @@ class Runner:
                  programs: list[int], machine: Machine) -> None:
         size = form.args.size
         if not 0 <= size <= LARGEST_CONTEXT:
-            raise Damaged("an event is larger than one can be")
+            raise RecordingError("an event is larger than one can be")
         uses = [Use(tree) for probe in probes for tree in probe.trees]
         if any(use.fields is None for use in uses):
-            raise Refused(probes[0].clause.span, "all of args at once")
+            raise UnanswerableError(probes[0].clause.span, "all of args at once")
         wanted = {name for use in uses for name in use.fields or ()}
         fields = sorted([field for field in form.args.fields if field.name in wanted], key=lambda field: field.offset)
         codes, end = "=", 0
         for field in fields:
             if field.offset < end or field.offset + field.type.size > size:
-                raise Damaged("an event's arguments are not where they can be")
+                raise RecordingError("an event's arguments are not where they can be")
             codes += f"{field.offset - end}x{_code(field.type)}"
             end = field.offset + field.type.size
         self.names = [*BUILTINS, *[FIELD + field.name for field in fields]]
         for name in BUILTINS:
             wants = t.Str if name == "comm" else t.Int
             if not isinstance(event.fields.get(name), wants):
-                raise Damaged("its events are none")
+                raise RecordingError("its events are none")
         self.event = event
         self._pack = Layout(codes).pack_into
         self._machine, self._programs = machine, programs
@@ -154,7 +154,7 @@ def _code(type: t.Type) -> str:
 
 
 class Execution:
-    """A script, prepared to run over a recording. Refused, UsageError where it cannot."""
+    """A script, prepared to run over a recording. UnanswerableError, UsageError where it cannot."""
 
     def __init__(self, recording: Recording, checked: CheckedScript, spec: ScriptSpec,
                  events: dict[str, RecordedEvent], forms: dict[str, TracepointFormat], cpus: int, room: int) -> None:
@@ -229,7 +229,7 @@ class Execution:
             place, type = 2 + names.index(name), runner.event.fields[name]  # after the probe and the time
             leaf = leaves[place]
             if leaf.kind != (TEXT if isinstance(type, t.Str) else NUMBER):
-                raise Damaged("an event's columns are not those of its arguments")
+                raise RecordingError("an event's columns are not those of its arguments")
             columns.append(read_column(leaf, packed[place], count, type))
         return zip(*columns)
 

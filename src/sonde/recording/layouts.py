@@ -19,7 +19,7 @@ from ..base.record import Record
 from ..output.table_rows import check_columns
 from ..source import Source, Span
 from .columns import MOST_BYTES
-from .container import Damaged
+from .container import RecordingError
 
 _TYPES: list[type[Record]] = [
     t.NoneType, t.Real, t.Int, t.Bool, t.Enum, t.Pointer, t.Address, t.Symbol, t.USym, t.Stack, t.StackCopy,
@@ -97,7 +97,7 @@ class _LayoutWriter:
 # From plain data ----------------------------------------------------------------------------------------------------
 
 def read_spec(plain: JsonObject) -> s.ScriptSpec:
-    """The spec from the data of :func:`plain_spec`; it has no programs. Damaged if it is not sound."""
+    """The spec from the data of :func:`plain_spec`; it has no programs. RecordingError if it is not sound."""
     reader = _LayoutReader(plain)
     found = s.ScriptSpec([], reader.list_of("maps", s.MapSpec), reader.list_of("sites", s.EventSite),
                          reader.list_of("errors", s.ErrorSite), reader.probes, [],
@@ -108,13 +108,13 @@ def read_spec(plain: JsonObject) -> s.ScriptSpec:
     for named in found.maps:
         _check_map(named, names)
     if len(names) != len(found.maps):
-        raise Damaged("its head has two maps of one name")
+        raise RecordingError("its head has two maps of one name")
     return found
 
 
 def _need(condition: object, what: str) -> None:
     if not condition:
-        raise Damaged(f"its head is not sound: {what}")
+        raise RecordingError(f"its head is not sound: {what}")
 
 
 class _LayoutReader:
@@ -263,7 +263,7 @@ def _check_site(site: s.EventSite, maps: set[str]) -> None:
         try:
             check_columns(site.columns, site.parts)
         except ValueError as error:
-            raise Damaged(str(error)) from None
+            raise RecordingError(str(error)) from None
 
 
 def _apart(places: list[tuple[int, int]]) -> bool:

@@ -9,7 +9,7 @@ from .. import types as t
 from ..base.json_checks import Json, as_list
 from ..runtime.records.values import DecodingContext, NamedNumber, ScriptValue, StackTrace, UserAddress
 from ..spec import ScriptSpec
-from .container import Damaged
+from .container import RecordingError
 
 ENTRY = 200  # bytes that an answer takes besides its texts, about
 MOST_UNWOUND = 1 << 14  # stacks that are known by number; a stack that recurs later gets another one
@@ -108,16 +108,16 @@ class RecordedNames:
         self._known: dict[tuple[Json, ...], Any] = {}
 
     def learn(self, entries: Json) -> None:
-        """Take answers as in the file: [question, argument, answer]. Damaged if they are invalid."""
+        """Take answers as in the file: [question, argument, answer]. RecordingError if they are invalid."""
         if not isinstance(entries, list):
-            raise Damaged("names are no list")
+            raise RecordingError("names are no list")
         for entry in entries:
             question, asked, answer = as_list(entry)
             if not isinstance(asked, list) or not _is_answer(question, asked, answer):
-                raise Damaged("a name is none")
+                raise RecordingError("a name is none")
             self._room -= ENTRY + (8 * len(answer) if isinstance(answer, list) else 0) + _text_bytes(answer)
             if self._room < 0:
-                raise Damaged("it has more names than there is room for", hints=["--memory gives it more room"])
+                raise RecordingError("it has more names than there is room for", hints=["--memory gives it more room"])
             self._known[(question, *asked)] = tuple(answer) if isinstance(answer, list) else answer
 
     def ksym(self, address: int) -> tuple[str, int] | None:

@@ -24,8 +24,8 @@ from ..types import Aggregate, Type
 from .bpf_machine import ELEMENT, no_room
 from .column_loops import Loop, ScriptWriter, rows_of
 from .columns import BlockOfRecords, Leaf, read_column
-from .container import Damaged
-from .evaluate import Refused
+from .container import RecordingError
+from .evaluate import UnanswerableError
 from .events import RecordedEvent, read_events, tracepoint_names
 from .execution import (
     Execution,
@@ -83,8 +83,8 @@ Key: TypeAlias = "int | bytes | tuple[Key, ...] | None"
 
 
 class Question:
-    """A script that loops over columns can answer, prepared. Refused for any other; ``room`` limits the bytes that its
-    maps take."""
+    """A script that loops over columns can answer, prepared. UnanswerableError for any other; ``room`` limits the bytes
+    of its maps."""
 
     status: int | None = None  # it never calls exit()
 
@@ -264,13 +264,13 @@ def ask(recording: Recording, source: Source, options: Options, room: int) -> Qu
     check_results(spec)
     try:
         return Question(recording, events, checked, spec, world.cpus, room)
-    except Refused:
+    except UnanswerableError:
         pass
     forms = {}
     for (category, name), event in zip(tracepoint_names(list(events.values())), events.values()):
         found = world.tracepoint_format(category, name)
         if found is None:
-            raise Damaged("its events are none")
+            raise RecordingError("its events are none")
         forms[event.name] = found
     return Execution(recording, checked, spec, events, forms, world.cpus, room)
 
@@ -344,8 +344,8 @@ class AnsweringTrace(ReplayTrace):
 
 
 def open_question(path: str, source: Source, options: Options, memory: Memory | None = None) -> AnsweringTrace:
-    """A script that queries the recording in a file. Damaged if it is not one; CompileError, UsageError if it cannot be
-    answered."""
+    """A script that queries the recording in a file. RecordingError if the file is none; CompileError, UsageError if it
+    cannot answer the script."""
     recording = open_recording(path, memory)
     try:
         return AnsweringTrace(recording, source, options, memory)

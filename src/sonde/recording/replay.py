@@ -28,7 +28,7 @@ from ..runtime.records.events import Event, EventDecoder
 from ..semantics.script_options import Options
 from ..spec import MapSpec, ScriptSpec
 from .columns import BlockOfRecords
-from .container import Damaged, read_blocks
+from .container import RecordingError, read_blocks
 from .layouts import read_spec
 from .names import RecordedNames
 from .snapshots import ItemReader, MapSnapshot, SnapshotReader, read_json, split_head
@@ -111,13 +111,14 @@ class Recording:
         memory = memory or Memory()
         tag, data = next(self._blocks, (b"", b""))
         if tag == b"FLET":
-            raise Damaged(f"{name} was recorded of a fleet", hints=["sonde replay shows it, and asks it nothing"])
+            raise RecordingError(f"{name} was recorded of a fleet",
+                                 hints=["sonde replay shows it, and asks it nothing"])
         if tag != b"HEAD":
-            raise Damaged(f"{name} ends before its head", truncated=not tag)
+            raise RecordingError(f"{name} ends before its head", truncated=not tag)
         with Sound(name):
             head = as_object(read_json(data))
             if head.get("byteorder") != byteorder:
-                raise Damaged(f"{name} was recorded on a machine of another byte order")
+                raise RecordingError(f"{name} was recorded on a machine of another byte order")
             self.facts = _read_facts(head)
             self.spec = read_spec(as_object(head.get("spec")))
             self.context = RecordedNames(self.spec, self.facts.clocks, memory.total // 2)
@@ -127,11 +128,11 @@ class Recording:
         self.truncated = False
 
     def portions(self) -> Iterator[Portion]:
-        """What the run delivered, in order. Damaged where the file was changed."""
+        """What the run delivered, in order. RecordingError where the file was changed."""
         with Sound(self.name):
             try:
                 yield from self._portions()
-            except Damaged as error:
+            except RecordingError as error:
                 if not error.truncated:
                     raise
                 self.truncated = True
@@ -140,7 +141,7 @@ class Recording:
         results: list[Result] = []
         for tag, data in self._blocks:
             if self.end is not None:
-                raise Damaged("something comes after its end")
+                raise RecordingError("something comes after its end")
             if tag == b"NAME":
                 self.context.learn(read_json(data))
             elif tag == b"MAPS":
@@ -148,7 +149,7 @@ class Recording:
             elif tag == b"DONE":
                 results.append(_read_result(data))
                 if sum(len(result.output) for result in results) > _DONE_ROOM:
-                    raise Damaged("a record has more results than it can have")
+                    raise RecordingError("a record has more results than it can have")
             elif tag == b"RECS":
                 yield Portion(self._snapshots.take(), results, BlockOfRecords(self.spec, data))
                 results = []
@@ -156,13 +157,13 @@ class Recording:
                 look = as_object(read_json(data))
                 why, time = as_text(look.get("why")), as_integer(look.get("time"), 0, 1 << 63)
                 if why not in (SAMPLE, ASKED, FINAL):
-                    raise Damaged("a look is none")
+                    raise RecordingError("a look is none")
                 self.context.moment = time
                 yield Portion(self._snapshots.take(), results, why=why, time=time)
             elif tag == b"END ":
                 self.end = _read_end(self.spec, as_object(read_json(data)))
             else:
-                raise Damaged("it has a block of no known kind")
+                raise RecordingError("it has a block of no known kind")
         self.truncated = self.end is None
 
     @property
@@ -184,12 +185,13 @@ class Sound:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Damaged):
+        if isinstance(error, RecordingError):
             if not error.message.startswith(self._name):
-                raise Damaged(f"{self._name} is damaged: {error.message}", error.truncated, error.hints) from None
+                problem = f"{self._name} is damaged: {error.message}"
+                raise RecordingError(problem, error.truncated, error.hints) from None
         elif isinstance(error, ArithmeticError | AssertionError | AttributeError | LookupError | RecursionError
                         | RuntimeError | StopIteration | StructError | TypeError | ValueError | MemoryError):
-            raise Damaged(f"{self._name} is damaged: {type(error).__name__}") from error
+            raise RecordingError(f"{self._name} is damaged: {type(error).__name__}") from error
 
 
 def _read_facts(head: JsonObject) -> Facts:
@@ -208,7 +210,7 @@ def _read_result(data: bytes) -> Result:
     head, output = split_head(data)
     kind, error = as_text(head.get("kind")), head.get("error")
     if kind not in ("cat", "system", "nstat"):
-        raise Damaged("a result is none")
+        raise RecordingError("a result is none")
     return Result(kind, output, head.get("more") is True, _counts(head.get("growth", [])),
                   as_integer(head.get("errno", 0)), as_text(error) if error is not None else None)
 
@@ -314,7 +316,8 @@ class _RecordedMap:
     def items(self) -> list[RawItem]:
         held = self._session.held.get(self.spec.name)
         if held is None and not self._session.recording.truncated:
-            raise Damaged(f"{self._session.recording.name} does not have what {self.spec.name} held at this moment")
+            raise RecordingError(f"{self._session.recording.name} does not have "
+                                 f"what {self.spec.name} held at this moment")
         return held.items if held is not None else []
 
     def read_and_clear(self) -> list[RawItem]:
@@ -450,7 +453,7 @@ class ReplayTrace(TracedRun):
 
 
 def open_replay(path: str, memory: Memory | None = None) -> ReplayTrace:
-    """The recording in a file, as a trace. Damaged if it is not one; SondeError if it cannot be opened."""
+    """The recording in a file, as a trace. RecordingError if it is not one; SondeError if it cannot be opened."""
     recording = open_recording(path, memory)
     try:
         return ReplayTrace(recording, memory)
@@ -460,7 +463,7 @@ def open_replay(path: str, memory: Memory | None = None) -> ReplayTrace:
 
 
 def open_recording(path: str, memory: Memory | None = None) -> Recording:
-    """The recording in a file. Damaged if it is not one; SondeError if it cannot be opened."""
+    """The recording in a file. RecordingError if it is not one; SondeError if it cannot be opened."""
     try:
         file = open(path, "rb")  # noqa: SIM115
     except OSError as error:

@@ -19,7 +19,7 @@ from ..runtime.maps.access import RawItem
 from ..runtime.records.events import MapReader
 from ..spec import MapSpec, ScriptSpec
 from ..types import Aggregate
-from .container import LARGEST, Damaged
+from .container import LARGEST, RecordingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,19 +72,19 @@ def split_head(data: bytes) -> tuple[JsonObject, bytes]:
     length = int.from_bytes(data[:4], "little")
     head = read_json(data[4:4 + length])
     if len(data) < 4 + length or not isinstance(head, dict):
-        raise Damaged("a block has no head")
+        raise RecordingError("a block has no head")
     return head, data[4 + length:]
 
 
 def read_json(data: bytes) -> Json:
-    """JSON; Damaged if it is invalid, nested too deeply, or would take too much memory as objects."""
+    """JSON; RecordingError if it is invalid, nested too deeply, or would take too much memory as objects."""
     if len(data) + _OBJECT * sum([data.count(sign) for sign in (b",", b"[", b"{", b":")]) > MOST_JSON:
-        raise Damaged("a block has too much JSON in it")
+        raise RecordingError("a block has too much JSON in it")
     try:
         found: Json = json.loads(data)
         return found
     except (ValueError, RecursionError):
-        raise Damaged("a text is no JSON") from None
+        raise RecordingError("a text is no JSON") from None
 
 
 class ItemReader(MapReader):
@@ -107,30 +107,30 @@ class SnapshotReader:
         self._found: dict[str, MapSnapshot] = {}
 
     def add_block(self, data: bytes) -> None:
-        """Take the next block's data. Damaged if it is not part of a snapshot."""
+        """Take the next block's data. RecordingError if it is not part of a snapshot."""
         head, rest = split_head(data)
         named = self._maps.get(str(head.get("map")))
         numbers = [as_integer(head.get(name), 0, LARGEST + 1) for name in ("count", "key", "value", "words")]
         if named is None:
-            raise Damaged("a snapshot is of no map of the script")
+            raise RecordingError("a snapshot is of no map of the script")
         self._room -= len(rest) + 100 * numbers[0]
         if self._room < 0:
-            raise Damaged("its maps are larger than there is room for", hints=["--memory gives them more room"])
+            raise RecordingError("its maps are larger than there is room for", hints=["--memory gives them more room"])
         items = _split_items(named, numbers, bool(head.get("signed")), rest)
         if self._open is None:
             if named.name in self._found:
-                raise Damaged("a snapshot comes twice")
+                raise RecordingError("a snapshot comes twice")
             self._open = self._found[named.name] = MapSnapshot([], head.get("incomplete") is True)
         elif self._found.get(named.name) is not self._open:
-            raise Damaged("a snapshot does not go on")
+            raise RecordingError("a snapshot does not go on")
         self._open.items += items
         if head.get("more") is not True:
             self._open = None
 
     def take(self) -> dict[str, MapSnapshot]:
-        """The snapshots by map; starts over. Damaged if one has no end."""
+        """The snapshots by map; starts over. RecordingError if one has no end."""
         if self._open is not None:
-            raise Damaged("a snapshot has no end")
+            raise RecordingError("a snapshot has no end")
         found, self._found, self._room = self._found, {}, self._memory
         return found
 
@@ -141,7 +141,7 @@ def _split_items(named: MapSpec, numbers: Sequence[int], signed: bool, rest: byt
     if len(rest) != count * (key + value + 8 * words) or count and (
             named.key is not None and not named.memory and key < named.key.size
             or (words != aggregate.words if aggregate is not None else words or value < _size(named))):
-        raise Damaged("a snapshot is not as long as it should be")
+        raise RecordingError("a snapshot is not as long as it should be")
     keys = [rest[at * key:(at + 1) * key] for at in range(count)]
     cells = rest[count * key:]
     if aggregate is None:

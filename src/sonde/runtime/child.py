@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..base.fast_stdlib import signal
-from ..errors import EnvironmentProblem, SondeError, UsageError
+from ..errors import MachineError, SondeError, UsageError
 from ..kernel import syscalls
 
 TYPE_CHECKING = False
@@ -193,7 +193,7 @@ def _map_files(gate: int, answers: int) -> bytes:
         from ..kernel.foreign.opening import map_regular
         try:
             mappings.append(map_regular(os.fsdecode(message)))
-        except EnvironmentProblem:
+        except MachineError:
             pass
         os.write(answers, b".")
     return message

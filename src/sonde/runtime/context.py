@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..arch import this_arch
 from ..base.fast_stdlib import cached_property
 from ..base.memory_budget import Memory
-from ..errors import EnvironmentProblem, SondeError
+from ..errors import MachineError, SondeError
 from ..kernel import host, procfs
 from ..kernel.clocks import boot_time
 from ..layouts.c_library_texts import syscall_text
@@ -106,7 +106,7 @@ class LiveContext:
             return ()
         try:
             found = self._user_symbols.code_places(tgid, address)
-        except EnvironmentProblem as problem:
+        except MachineError as problem:
             if problem.hints and self._places:  # the library that reads it is missing
                 from ..kernel.notices import show_notice
                 show_notice(f"WARNING: no source lines: {problem.message}; {problem.hints[0]}")

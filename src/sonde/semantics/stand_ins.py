@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..base import regex_cache
 from ..base.record import Record
-from ..errors import EnvironmentProblem
+from ..errors import MachineError
 from .nodes import Use
 from .world import World
 
@@ -43,7 +43,7 @@ def listed_functions(world: World) -> list[tuple[str, str]]:
     """The functions that can be traced, for a search that can do without their list; [] where it cannot be read."""
     try:
         return world.kernel_functions()
-    except EnvironmentProblem:
+    except MachineError:
         return []
 
 

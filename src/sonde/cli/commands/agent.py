@@ -71,7 +71,7 @@ def main(parsed: Parsed) -> int:
 
 def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
     """Serve the coordinator at standard input and output. Anything else that is printed goes to standard error."""
-    from ...fleet.agent.channel import Channel, Gone
+    from ...fleet.agent.channel import Channel, CoordinatorGoneError
     from ...fleet.agent.policy import Audit, user_name
     from ...fleet.agent.session import Agent
     from ...fleet.transport.protocol import encode_frame
@@ -90,7 +90,7 @@ def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
             channel.send_frame(encode_frame("refused", message=error.message, hints=error.hints))
             return 1
         return Agent(channel, policy, audit).serve()
-    except Gone as error:
+    except CoordinatorGoneError as error:
         sys.stderr.write(f"sonde agent: {error.message}\n")
         return 1
 

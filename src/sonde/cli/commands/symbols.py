@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ...errors import EnvironmentProblem, UsageError
+from ...errors import MachineError, UsageError
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -103,7 +103,7 @@ def _list_symbols() -> int:
                     count, origin = str(len(file.functions())), file.origin
                 elif file is not None:
                     count = "debug file"
-            except EnvironmentProblem:
+            except MachineError:
                 pass
             if file is not None:
                 file.close()
@@ -121,7 +121,7 @@ def _take_files(names: list[str], parsed: Parsed) -> int:
     if pid:
         found = mapped_files(pid)
         if not found:
-            raise EnvironmentProblem(f"process {pid} is not there, or its mappings cannot be read")
+            raise MachineError(f"process {pid} is not there, or its mappings cannot be read")
         paths += found
     if not paths:
         raise UsageError("sonde symbols take wants files, or -p PID", ["sonde symbols --help explains"])
@@ -129,11 +129,11 @@ def _take_files(names: list[str], parsed: Parsed) -> int:
         try:
             file = open_elf(path)
             if not file.build_id:
-                raise EnvironmentProblem("it has no build id")
+                raise MachineError("it has no build id")
             if not symbol_store.put_symbols(file.build_id, file.symbol_file(path)):
-                raise EnvironmentProblem("its symbols cannot be stored: there is no cache directory of the user's own")
+                raise MachineError("its symbols cannot be stored: there is no cache directory of the user's own")
             taken += 1
-        except EnvironmentProblem as problem:
+        except MachineError as problem:
             problems.append(problem.message if path in problem.message else f"{path}: {problem.message}")
     _say(f"Symbols of {_plural(taken)} taken")
     return _report_problems(problems)

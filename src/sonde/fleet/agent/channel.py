@@ -16,7 +16,7 @@ STALLED = 30.0  # s: a coordinator that reads nothing for so long is taken to be
 _PIECE = 1 << 16
 
 
-class Gone(SondeError):
+class CoordinatorGoneError(SondeError):
     """The coordinator has gone, or reads no more."""
 
 
@@ -35,8 +35,8 @@ class Channel:
         Thread(target=self._read_frames, name="sonde-frames", daemon=True).start()
 
     def next_frame(self, kind: str, seconds: float) -> Frame:
-        """The next frame, which has to be of this kind, however long a coordinator that pings takes for it. Gone when
-        nothing has come for so many ``seconds``, ProtocolError for another frame."""
+        """The next frame, which must be of this kind. A coordinator that pings may take any time to send it.
+        CoordinatorGoneError if nothing comes for ``seconds``, ProtocolError for another frame."""
         from queue import Empty
         self._heard = monotonic()
         found: Frame | None = None
@@ -47,20 +47,20 @@ class Channel:
             except Empty:
                 pass
         else:
-            raise Gone(f"no {kind}, and nothing else in {seconds:.0f} s")
+            raise CoordinatorGoneError(f"no {kind}, and nothing else in {seconds:.0f} s")
         if found is None or found.kind == "stop":
-            raise Gone(self.stopped)
+            raise CoordinatorGoneError(self.stopped)
         if found.kind != kind:
             raise ProtocolError(f"{found.kind} where {kind} was expected")
         return found
 
     def check_end(self) -> None:
-        """Gone if the coordinator has asked for the end, or has gone."""
+        """CoordinatorGoneError if the coordinator has asked for the end, or has gone."""
         if self.stopped:
-            raise Gone(self.stopped)
+            raise CoordinatorGoneError(self.stopped)
 
     def send_frame(self, data: bytes) -> None:
-        """Write a frame whole; Gone if it is not read."""
+        """Write a frame whole; CoordinatorGoneError if it is not read."""
         with self._lock:
             view, deadline = memoryview(data), monotonic() + STALLED
             while view:
@@ -69,13 +69,13 @@ class Channel:
                 except BlockingIOError:
                     self._wait_for_room(deadline)
                 except OSError as error:
-                    raise Gone(error.strerror or "gone") from None
+                    raise CoordinatorGoneError(error.strerror or "gone") from None
 
     def _wait_for_room(self, deadline: float) -> None:
         room = select.poll()
         room.register(self._write, select.POLLOUT)
         if not room.poll(max(0.0, deadline - monotonic()) * 1000):
-            raise Gone(f"nothing was read for {STALLED:.0f} s")
+            raise CoordinatorGoneError(f"nothing was read for {STALLED:.0f} s")
 
     def _read_frames(self) -> None:
         decoder, ready = Decoder(TO_AGENT), select.poll()
@@ -90,7 +90,7 @@ class Channel:
                     self._handle_frame(frame)
         except ProtocolError as error:
             self._stop(error.message)
-        except (OSError, Gone):
+        except (OSError, CoordinatorGoneError):
             pass
         self._stop(self.stopped or "gone")
         self._frames.put(None)

@@ -28,7 +28,7 @@ from ..transport.protocol import (
     shorten_lines,
 )
 from ..transport.shapes import describe_script
-from .channel import Channel, Gone
+from .channel import Channel, CoordinatorGoneError
 from .policy import Audit, Policy
 from .recorder import FULL, ColumnRecorder, lines_of
 
@@ -98,14 +98,14 @@ class Agent:
                    machine=machine.machine[:256], sonde=__version__)
         try:
             asked = self._channel.next_frame("run", ASKING)
-        except Gone:
+        except CoordinatorGoneError:
             return 0
         text = asked.bytes_at(0).decode("utf-8", "surrogateescape")
         try:
             trace = self._make_trace(asked, text)
         except SondeError as error:
             self._audit.write_script("refused", text, run=asked["run"], why=error.message)
-            if not isinstance(error, Gone):
+            if not isinstance(error, CoordinatorGoneError):
                 self._refuse(error)
             return 1
         self._audit.write_script("started", text, run=asked["run"])
@@ -148,7 +148,7 @@ class Agent:
             at_work = AgentRun(trace, self._channel, asked, self._policy.allowed_seconds(asked["seconds"]))
             at_work.notes += self._policy.describe_limits(asked["seconds"], asked["budget"])
             reason = at_work.trace_windows()
-        except Gone as error:
+        except CoordinatorGoneError as error:
             reason = error.message
         except ProtocolError as error:
             reason = f"protocol: {error.message}"
@@ -162,13 +162,14 @@ class Agent:
         return 0
 
     def _wait_until(self, at: int) -> None:
-        """Sleep until a moment (Unix nanoseconds), which is not far; Gone if the end is asked for before it."""
+        """Sleep until a moment (Unix nanoseconds) less than a minute ahead. CoordinatorGoneError if the end is
+        requested first."""
         while (left := at - time.time_ns()) > 0 and not self._channel.stopped:
             time.sleep(min(left / 1e9, 0.05))
             if left > ASKING * 1e9:
-                raise Gone("the common beginning lies more than a minute ahead: the clocks differ")
+                raise CoordinatorGoneError("the common beginning lies more than a minute ahead: the clocks differ")
         if self._channel.stopped:
-            raise Gone(self._channel.stopped)
+            raise CoordinatorGoneError(self._channel.stopped)
 
 
 class AgentRun:

@@ -12,7 +12,7 @@ from ...merge.delta import Delta
 from ...merge.sequence import Sequence as InOrder
 from ...merge.table import KeyTexts, SourceKeys
 from ...spec import ScriptSpec
-from ..transport.connection import Connection, Reach
+from ..transport.connection import Connection, UnreachableError
 from ..transport.protocol import FROM_AGENT, Column, Decoder, Frame, ProtocolError, encode_frame, read_delta
 from ..transport.shapes import ShapeReader
 from .log import LEFT, SILENCED, Log
@@ -125,7 +125,7 @@ class Member:
         if self.connection is not None and self.is_live:
             try:
                 self.connection.write_bytes(frame)
-            except Reach as error:
+            except UnreachableError as error:
                 self.leave(error.message)
 
     def ask_clock(self, pause: float) -> None:

@@ -34,7 +34,7 @@ os.execv(sys.executable, [sys.executable, "/proc/self/fd/%d" % file, "agent", "-
 """
 
 
-class Reach(SondeError):
+class UnreachableError(SondeError):
     """An agent cannot be reached."""
 
 
@@ -99,12 +99,12 @@ class Connection:
             return b""
 
     def write_bytes(self, data: bytes) -> None:
-        """Send this as soon as there is room; Reach if the agent has not read for too long."""
+        """Send this as soon as there is room; UnreachableError if the agent has not read for too long."""
         self._waiting.append(memoryview(data))
         self._bytes += len(data)
         self.write_waiting()
         if self._bytes > _MOST_WAITING:
-            raise Reach("it reads nothing")
+            raise UnreachableError("it reads nothing")
 
     def write_waiting(self) -> None:
         """Send what there is room for. That nobody is there any more is seen when reading."""
@@ -172,7 +172,7 @@ def _connect_socket(path: str) -> socket.socket:
         found.connect(path)
     except OSError as error:
         found.close()
-        raise Reach(f"no agent listens there: {error.strerror}") from None
+        raise UnreachableError(f"no agent listens there: {error.strerror}") from None
     return found
 
 
@@ -184,7 +184,7 @@ def _start_process(command: Sequence[str], preamble: bytes) -> Connection:
                                    start_new_session=True, env=_environment())
     except OSError as error:
         ours.close()
-        raise Reach(f"{command[0]}: {error.strerror}") from None
+        raise UnreachableError(f"{command[0]}: {error.strerror}") from None
     finally:
         theirs.close()
     found = Connection(ours, process)

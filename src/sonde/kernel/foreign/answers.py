@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from sys import byteorder
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...layouts.cpython import DEBUG_OFFSETS
 from ...types import StructField
 from ..names.symbol_file import ORIGIN
 from . import demangle as mangled
 from . import ld_cache, return_hazards, usdt
 from .archive import find_member, list_members
-from .dwarf_numbers import DamagedTables
+from .dwarf_numbers import DamagedTablesError
 from .elf import Elf
 from .frames import MOST_RULES, UnwindTable
 from .opening import MEMBER
@@ -108,21 +108,21 @@ def unwind_rows(subject: Subject, first: int) -> Json:
         return False, "", 0
     try:
         rows, following = pack_rows(subject.unwind_table, first, subject.elf.address_to_offset)
-    except DamagedTables as problem:
-        raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
+    except DamagedTablesError as problem:
+        raise MachineError(f"its unwind table is damaged: {problem}") from None
     return True, rows.hex(), following
 
 
 def frame_row(subject: Subject, address: int) -> Json:
     try:
         found = subject.unwind_table.find_row(address)
-    except DamagedTables as problem:
-        raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
+    except DamagedTablesError as problem:
+        raise MachineError(f"its unwind table is damaged: {problem}") from None
     if found is None:
         return None
     row, signal, return_register = found
     if len(row.rules) > MOST_RULES:
-        raise EnvironmentProblem("its unwind table is damaged: too many registers")
+        raise MachineError("its unwind table is damaged: too many registers")
     rules = [(register, kind, value if isinstance(value, int) else 0, value.hex() if isinstance(value, bytes) else "")
              for register, (kind, value) in row.rules.items()]
     is_text = isinstance(row.cfa, bytes)

@@ -7,7 +7,7 @@ import os
 import struct
 from collections.abc import Iterator
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 
 _END = struct.Struct("<4s4H2IH")         # end of central directory: signature ..., size and offset of the directory
 _ENTRY = struct.Struct("<4s6H3I5H2I")    # a file header of the central directory, without name, extra and comment
@@ -18,14 +18,14 @@ MOST_MEMBERS, MOST_NAME = 8192, 200  # of a list
 
 
 def find_member(descriptor: int, name: str) -> tuple[int, int]:
-    """(offset, size) of a member within the archive; EnvironmentProblem if it is missing or compressed."""
+    """(offset, size) of a member within the archive; MachineError if it is missing or compressed."""
     wanted = name.encode("utf-8", "surrogateescape")
     for found, plain, size, where in _read_directory(descriptor):
         if found == wanted:
             if not plain:
-                raise EnvironmentProblem(f"{name} is compressed in the archive: no process runs it from there")
+                raise MachineError(f"{name} is compressed in the archive: no process runs it from there")
             return _skip_header(descriptor, where), size
-    raise EnvironmentProblem(f"the archive has no member {name}")
+    raise MachineError(f"the archive has no member {name}")
 
 
 def list_members(descriptor: int) -> list[tuple[str, int, int]]:
@@ -43,10 +43,10 @@ def _read_directory(descriptor: int) -> Iterator[tuple[bytes, bool, int, int]]:
     tail = os.pread(descriptor, _END.size + _MOST_COMMENT, max(0, size - _END.size - _MOST_COMMENT))
     at = tail.rfind(b"PK\5\6")
     if at < 0 or len(tail) - at < _END.size:
-        raise EnvironmentProblem("not a ZIP archive")
+        raise MachineError("not a ZIP archive")
     _, _, _, _, _, length, start, _ = _END.unpack_from(tail, at)
     if length > MOST_DIRECTORY:
-        raise EnvironmentProblem("its directory is too large, or it is of the kind ZIP64")
+        raise MachineError("its directory is too large, or it is of the kind ZIP64")
     directory, at = os.pread(descriptor, length, start), 0
     while at + _ENTRY.size <= len(directory) and directory.startswith(b"PK\1\2", at):
         row = _ENTRY.unpack_from(directory, at)
@@ -60,6 +60,6 @@ def _skip_header(descriptor: int, at: int) -> int:
     """The offset of a member's data, given that of its header."""
     header = os.pread(descriptor, _LOCAL, at)
     if len(header) < _LOCAL or not header.startswith(b"PK\3\4"):
-        raise EnvironmentProblem("a damaged ZIP archive")
+        raise MachineError("a damaged ZIP archive")
     name_size, extra_size = int.from_bytes(header[-4:-2], "little"), int.from_bytes(header[-2:], "little")
     return at + _LOCAL + name_size + extra_size

@@ -11,7 +11,7 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from ...arch import ARCHES
 from ...base.json_checks import Json, JsonObject, as_integer, as_text
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from .. import syscalls
 from . import answers
 from . import demangle as mangled
@@ -19,7 +19,7 @@ from .answers import Subject
 from .opening import Stamp, stamp_of
 from .questions import MOST
 from .rank import limit_memory, lower_rank
-from .symbol_table import TooMuch
+from .symbol_table import TooLargeError
 
 SOCKET = 3
 SUBJECTS = 48  # files that are remembered, each with up to two descriptors
@@ -112,9 +112,9 @@ def _answer_request(request: list[Json], descriptors: list[int], subjects: _Subj
     try:
         limit_memory(memory)
         return {"answer": getattr(answers, name)(subjects.find_subject(path, descriptors), *request[3:])}
-    except TooMuch as problem:
+    except TooLargeError as problem:
         return {"refused": problem.message}
-    except EnvironmentProblem as problem:
+    except MachineError as problem:
         return {"problem": problem.message, "hints": problem.hints}
     except MemoryError:
         return {"memory": memory >> 20}

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...base.installation import how_to_add
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...spec import SourceLine, SourceLines, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
 from . import dwarf_places
@@ -372,13 +372,13 @@ def named_type(elf: Elf, name: str) -> Type | None:
 
 
 def _ask(elf: Elf, question: Callable[[DebugInfo], T]) -> T:
-    """The answer from a file's debug information. EnvironmentProblem."""
+    """The answer from a file's debug information. MachineError."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
-        raise EnvironmentProblem(info.problem, info.hints)
+        raise MachineError(info.problem, info.hints)
     try:
         return question(info)
     except MemoryError:
         raise
     except Exception as problem:
-        raise EnvironmentProblem(unreadable_message(elf.path, problem)) from None
+        raise MachineError(unreadable_message(elf.path, problem)) from None

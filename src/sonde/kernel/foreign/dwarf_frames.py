@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...spec import UserPrototype
 from .dwarf import MISSING, DebugInfo, debug_info, innermost_entries, line_table_files
 from .dwarf_types import attribute_number, attribute_text, find_origin, name_of
@@ -27,7 +27,7 @@ def code_places(elf: Elf, address: int) -> list[Place]:
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         if info.problem == MISSING:
-            raise EnvironmentProblem(info.problem, info.hints)
+            raise MachineError(info.problem, info.hints)
         return []
     try:
         return _find_places(info, address)

@@ -8,7 +8,7 @@ _PC_RELATIVE, _OMIT = 0x10, 0xFF
 _FORMATS = {0x00: "Q", 0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x0C: "q"}
 
 
-class DamagedTables(Exception):
+class DamagedTablesError(Exception):
     """The tables or the stack are malformed."""
 
 
@@ -20,7 +20,7 @@ class Numbers:
 
     def read_byte(self) -> int:
         if self.at >= self.end:
-            raise DamagedTables("an entry is cut off")
+            raise DamagedTablesError("an entry is cut off")
         self.at += 1
         return self.data[self.at - 1]
 
@@ -40,12 +40,12 @@ class Numbers:
             bits += 7
             if byte < 0x80:
                 return value & (1 << 64) - 1, min(bits, 64)
-        raise DamagedTables("a number has more than 64 bits")
+        raise DamagedTablesError("a number has more than 64 bits")
 
     def read_fixed(self, code: str) -> int:
         size = struct.calcsize("=" + code)
         if self.at + size > self.end:
-            raise DamagedTables("an entry is cut off")
+            raise DamagedTablesError("an entry is cut off")
         self.at += size
         return int(struct.unpack_from("=" + code, self.data, self.at - size)[0])
 
@@ -65,5 +65,5 @@ class Numbers:
         size = self.read_uleb128()
         self.at += size
         if self.at > self.end:
-            raise DamagedTables("an entry is cut off")
+            raise DamagedTablesError("an entry is cut off")
         return self.data[self.at - size:self.at]

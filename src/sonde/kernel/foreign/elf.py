@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from ...base.fast_stdlib import cached_property
 from ...base.record import Record
-from ...errors import EnvironmentProblem
-from .symbol_table import NAME, Functions, TooMuch, function_in
+from ...errors import MachineError
+from .symbol_table import NAME, Functions, TooLargeError, function_in
 
 ET_EXEC, ET_DYN = 2, 3
 PT_LOAD, PT_NOTE = 1, 4
@@ -81,9 +81,9 @@ class Elf:
         self.debug: Elf | None = None
         ident = self.read(0, 16)
         if ident[:4] != b"\x7fELF":
-            raise EnvironmentProblem("not an ELF file")
+            raise MachineError("not an ELF file")
         if ident[4:6] != (b"\2\1" if struct.pack("=H", 1)[0] else b"\2\2"):
-            raise EnvironmentProblem("only 64-bit ELF files of this machine's byte order can be traced")
+            raise MachineError("only 64-bit ELF files of this machine's byte order can be traced")
         kind, machine, _, _, segments, sections, _, _, _, segment_count, _, section_count, names = (
             self._read_rows(_HEADER, 0, 1)[0])
         self.type = kind
@@ -97,27 +97,27 @@ class Elf:
     # the format
 
     def read(self, at: int, size: int) -> bytes:
-        """Bytes of the file; fewer if it is cut off. EnvironmentProblem if it cannot be read."""
+        """Bytes of the file; fewer if it is cut off. MachineError if it cannot be read."""
         try:
             whole = os.fstat(self.descriptor).st_size - self.start
             size = min(size, (whole if self._size is None else min(whole, self._size)) - at)
             if size <= 0 or at < 0:
                 return b""
             if size > MOST_READ:
-                raise TooMuch(f"a part of it has {size} bytes, of which {MOST_READ} are read at most")
+                raise TooLargeError(f"a part of it has {size} bytes, of which {MOST_READ} are read at most")
             return os.pread(self.descriptor, size, self.start + at)
         except OSError as error:
-            raise EnvironmentProblem(f"{error.strerror}") from None
+            raise MachineError(f"{error.strerror}") from None
 
     def _read_rows(self, layout: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
         data = self.read(at, layout.size * count)
         if len(data) != layout.size * count:
-            raise EnvironmentProblem("truncated or damaged ELF file")
+            raise MachineError("truncated or damaged ELF file")
         return list(layout.iter_unpack(data))
 
     def _read_segments(self, at: int, count: int) -> list[Segment]:
         if count > MOST_SEGMENTS:
-            raise TooMuch(f"it has {count} program headers; no program that runs has more than {MOST_SEGMENTS}")
+            raise TooLargeError(f"it has {count} program headers; no program that runs has more than {MOST_SEGMENTS}")
         return [Segment(kind, flags, offset, address, file_size, memory_size)
                 for kind, flags, offset, address, _, file_size, memory_size, _ in self._read_rows(_SEGMENT, at, count)]
 
@@ -241,7 +241,8 @@ class Elf:
         for table in self.sections:
             if table.type in (SHT_SYMTAB, SHT_DYNSYM) and table.link < len(self.sections):
                 if table.size > MOST_SYMBOLS:
-                    raise TooMuch(f"a symbol table has {table.size} bytes, of which {MOST_SYMBOLS} are read at most")
+                    raise TooLargeError(f"a symbol table has {table.size} bytes, "
+                                        f"of which {MOST_SYMBOLS} are read at most")
                 yield table, self.sections[table.link]
 
     def _read_symbols(self, table: Section, kinds: frozenset[int]) -> Iterator[tuple[int, int, int, int]]:
@@ -286,7 +287,7 @@ class Elf:
             unpacker = lzma.LZMADecompressor(memlimit=MOST_XZ)
             data = unpacker.decompress(self.section_bytes(section), MOST_XZ)
             if not unpacker.eof:
-                raise TooMuch(f"its .gnu_debugdata has more than {MOST_XZ} bytes")
+                raise TooLargeError(f"its .gnu_debugdata has more than {MOST_XZ} bytes")
             return Inner(data)
         except (lzma.LZMAError, EOFError):
             return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...base.memory_budget import Cache, Memory
 from ...base.record import Record
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...layouts.unwind_format import ROW
 from ...spec import (
     Inlined,
@@ -28,7 +28,7 @@ from ..notices import show_notice
 from . import reader
 from .opening import Stamp, name_member, open_regular, read_start, split_member, stamp_of_file, stamp_of_path
 from .questions import QUESTIONS
-from .reader import Unread
+from .reader import ReaderError
 from .symbol_table import Row, function_in
 from .types_by_wire import unpack_type
 
@@ -89,11 +89,11 @@ class ForeignFile:
         """See reader.ask. A file over which the reader was ended is not asked about again; a notice says so once."""
         debug = QUESTIONS[question].debug
         if problem := self.problem or debug and self.debug_problem:
-            raise Unread(problem)
+            raise ReaderError(problem)
         descriptors = [file.open_descriptor() for file in (self, self._debug) if file is not None]
         try:
             return reader.ask_shared_reader(question, name_member(self.path), descriptors, *arguments)
-        except Unread as unread:
+        except ReaderError as unread:
             what = f"the debug information of {self.path}" if debug else self.path
             problem = f"{what} is not read: {unread.message}"
             if debug:
@@ -103,10 +103,10 @@ class ForeignFile:
             if unread.costly and (owner := os.fstat(descriptors[0]).st_uid):
                 _strikes[owner] = _strikes.get(owner, 0) + 1
             show_notice(f"WARNING: {problem}")
-            raise Unread(problem) from None
+            raise ReaderError(problem) from None
 
     def open_descriptor(self) -> int:
-        """An open descriptor; EnvironmentProblem if the file is gone."""
+        """An open descriptor; MachineError if the file is gone."""
         if self._descriptor < 0:
             self._descriptor = self._reopen_file()
         _keep_open(self)
@@ -116,7 +116,7 @@ class ForeignFile:
         descriptor = open_regular(self.path)
         if stamp_of_file(self.path, descriptor) != self.stamp:
             os.close(descriptor)
-            raise EnvironmentProblem(f"{self.path} has changed")
+            raise MachineError(f"{self.path} has changed")
         return descriptor
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class ForeignFile:
         rows = [(start, size, name) for start, size, name in found]
         block = FunctionBlock(low, high, rows, [row[0] for row in rows])
         if not low <= address < high or block.starts != sorted(block.starts):
-            raise EnvironmentProblem(f"{self.path}: senseless answer")
+            raise MachineError(f"{self.path}: senseless answer")
         self._lows.insert(at + 1, low)
         self._blocks.insert(at + 1, block)
         self._account_kept(sum([_ROW + getsizeof(row[2]) for row in rows]))
@@ -175,11 +175,11 @@ class JitMap(ForeignFile):
         return self.stamp[2]
 
     def _reopen_file(self) -> int:
-        raise EnvironmentProblem(f"{self.path} was closed")
+        raise MachineError(f"{self.path} was closed")
 
 
 class ElfFile(ForeignFile):
-    """An ELF file. EnvironmentProblem if it is not one."""
+    """An ELF file. MachineError if it is not one."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self._gone = False  # only what the symbol store has of it can be asked
@@ -235,8 +235,8 @@ class ElfFile(ForeignFile):
             found += [UserFunction(*row) for row in rows]
             names += sum([len(row[0]) for row in rows])
             if len(found) > MOST_FUNCTIONS or names > MOST_NAMES:
-                raise Unread(f"{self.path} has more than {MOST_FUNCTIONS} functions" if names <= MOST_NAMES else
-                             f"the names of its functions have more than {MOST_NAMES} characters")
+                raise ReaderError(f"{self.path} has more than {MOST_FUNCTIONS} functions" if names <= MOST_NAMES else
+                                  f"the names of its functions have more than {MOST_NAMES} characters")
             if not rows:
                 break
         return found
@@ -283,7 +283,7 @@ class ElfFile(ForeignFile):
         there, digits, following = self.ask_reader("unwind_rows", first)
         rows = bytes.fromhex(digits)
         if len(rows) % ROW.size or following and not first < following < MOST_ENTRIES:
-            raise EnvironmentProblem(f"{self.path}: senseless answer")
+            raise MachineError(f"{self.path}: senseless answer")
         return (rows, following) if there else None
 
     def find_interpreter(self) -> tuple[int, int, int, bytes] | None:
@@ -338,7 +338,7 @@ class ElfFile(ForeignFile):
         """Ask the reader; of a file that is gone the store may know the functions, and nothing else."""
         self.open_descriptor()
         if self._gone and question not in ("around", "functions"):
-            raise EnvironmentProblem(f"{self.path} is gone")
+            raise MachineError(f"{self.path} is gone")
         if QUESTIONS[question].debug and not (self._sought or self._has_debug_info
                                               or self._debug and self._debug._has_debug_info):
             self._fetch_debug_file()
@@ -346,19 +346,19 @@ class ElfFile(ForeignFile):
 
     @property
     def owner(self) -> int:
-        """The user id of its owner; EnvironmentProblem if it is gone."""
+        """The user id of its owner; MachineError if it is gone."""
         return os.fstat(self.open_descriptor()).st_uid
 
     def _reopen_file(self) -> int:
         if not self._gone:
             try:
                 return super()._reopen_file()
-            except EnvironmentProblem:
+            except MachineError:
                 if not self.build_id:
                     raise
         descriptor = symbol_store.open_symbols(self.build_id)
         if descriptor < 0:
-            raise EnvironmentProblem(f"{self.path} is gone")
+            raise MachineError(f"{self.path} is gone")
         self._gone = True
         return descriptor
 
@@ -387,7 +387,7 @@ class ElfFile(ForeignFile):
             if path != self.path and os.path.lexists(path):
                 try:
                     debug = open_elf(path)
-                except EnvironmentProblem:
+                except MachineError:
                     continue
                 if debug.build_id == self.build_id:
                     return debug
@@ -423,7 +423,7 @@ def open_checked(descriptor: int, build_id: str, make: Callable[[], ElfFile]) ->
         return None
     try:
         found = make()
-    except EnvironmentProblem:
+    except MachineError:
         return None
     if found.build_id.hex().startswith(build_id):
         return found
@@ -450,7 +450,7 @@ class StoredFile(ElfFile):
     def _reopen_file(self) -> int:
         descriptor = self._open_entry(self._id)
         if descriptor < 0:
-            raise EnvironmentProblem(f"{self.path} are gone")
+            raise MachineError(f"{self.path} are gone")
         return descriptor
 
 
@@ -498,7 +498,7 @@ def release_files() -> None:
 def open_elf(path: str) -> ElfFile:
     """The file, cached unless it changed; one that has been read stays known after it is gone.
 
-    EnvironmentProblem if it is unreadable or not an ELF64 file.
+    MachineError if it is unreadable or not an ELF64 file.
     """
     try:
         stamp = stamp_of_path(path)
@@ -506,7 +506,7 @@ def open_elf(path: str) -> ElfFile:
         last = _stamps.get(path)
         known = _known.get(last) if last is not None else None
         if known is None:
-            raise EnvironmentProblem(f"{path}: {getattr(error, 'strerror', error)}") from None
+            raise MachineError(f"{path}: {getattr(error, 'strerror', error)}") from None
         return known
     known = _known.get(stamp) or _open_new(path)
     _stamps.put(path, known.stamp, _TEXT + getsizeof(path))
@@ -522,11 +522,11 @@ def _open_new(path: str) -> ElfFile:
     if known is not None or problem:
         os.close(descriptor)
         if known is None:
-            raise EnvironmentProblem(problem)
+            raise MachineError(problem)
         return known
     try:
         known = ElfFile(path, descriptor)
-    except EnvironmentProblem as refused:
+    except MachineError as refused:
         _refused.put(stamp, refused.message, _TEXT + getsizeof(refused.message))
         raise
     _known.put(stamp, known, known.kept_bytes)
@@ -537,7 +537,7 @@ def open_jit_map(path: str, owner: int) -> JitMap | None:
     """The map at a path, if it belongs to root or the ``owner``, and is not a link: nobody else may name frames."""
     try:
         descriptor = open_regular(path, follow=False)
-    except EnvironmentProblem:
+    except MachineError:
         return None
     if os.fstat(descriptor).st_uid in (0, owner):
         return JitMap(path, descriptor)
@@ -554,7 +554,7 @@ def inlined_copies(path: str, name: str, own: bool = False) -> Inlined | None:
     """The inlined copies of a function, by the file's debug information; None if it has none."""
     try:
         return open_elf(path).inlined_copies(name, own)
-    except EnvironmentProblem:
+    except MachineError:
         return None
 
 
@@ -591,7 +591,7 @@ def demangle(names: list[str], source: str = "") -> list[str] | None:
 def _ask_demangled(names: list[str], source: str) -> list[str] | None:
     try:
         found: list[str] | None = reader.ask_shared_reader("demangle", source, (), names)
-    except Unread as unread:
+    except ReaderError as unread:
         _left_mangled.put(source, source, _TEXT + getsizeof(source))
         show_notice(f"WARNING: C++ names of {source or 'a file'} stay as they are: {unread.message}")
         return names

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...base.record import Record
-from ...errors import EnvironmentProblem
-from .dwarf_numbers import DamagedTables, Numbers
+from ...errors import MachineError
+from .dwarf_numbers import DamagedTablesError, Numbers
 from .elf import Elf
 
 MOST_RULES = 128       # registers of a row
@@ -34,7 +34,7 @@ class UnwindTable:
     def __init__(self, elf: Elf) -> None:
         section = elf.find_section(".eh_frame")
         if section is None:
-            raise EnvironmentProblem("no .eh_frame")
+            raise MachineError("no .eh_frame")
         self._data, self._at = elf.section_bytes(section), section.address
         self.machine = elf.machine
         self._entries: list[tuple[int, int, int]] | None = None
@@ -82,7 +82,7 @@ class UnwindTable:
             if not length:
                 break
             if length == 0xFFFFFFFF or at + 4 + length > len(self._data):
-                raise DamagedTables("an entry is too long")
+                raise DamagedTablesError("an entry is too long")
             back, = struct.unpack_from("=I", self._data, at + 4)
             if back:
                 cie = self._cie_at(at + 4 - back)
@@ -192,7 +192,7 @@ class _State:
             self.saved.append((row.cfa, dict(row.rules)))
         elif op == 0x0B:
             if not self.saved:
-                raise DamagedTables("a state is restored that was not saved")
+                raise DamagedTablesError("a state is restored that was not saved")
             row.cfa, row.rules = self.saved.pop()
         elif op in (0x0C, 0x12):
             row.cfa = reader.read_uleb128(), reader.read_uleb128() if op == 0x0C else reader.read_sleb128() * factor
@@ -229,4 +229,4 @@ class _State:
         elif op in (0x10, 0x16):
             rules[register] = "expression" if op == 0x10 else "value expression", reader.read_block()
         else:
-            raise DamagedTables(f"instruction {op:#x} is not known")
+            raise DamagedTablesError(f"instruction {op:#x} is not known")

@@ -6,7 +6,7 @@ import os
 from itertools import islice
 
 from ...base.memory_budget import Cache
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ..names import symbol_store
 from .files import ElfFile, ForeignFile, open_checked, open_elf, open_stored
 from .opening import open_without_waiting, stamp_of_path
@@ -35,8 +35,8 @@ def open_mapped(path: str, build_id: str) -> ElfFile:
         found = open_elf(path)
         if not build_id or found.build_id.hex().startswith(build_id):
             return found
-        problem = EnvironmentProblem(f"{path} has been replaced")
-    except EnvironmentProblem as error:
+        problem = MachineError(f"{path} has been replaced")
+    except MachineError as error:
         if not build_id:
             raise
         problem = error
@@ -82,7 +82,7 @@ def _open_stacked(path: str, build_id: str) -> ElfFile | None:
     for there in [mount + path for mount in islice(_overlay_mounts(), _MOST_MOUNTS) if os.path.lexists(mount + path)]:
         try:
             found = open_elf(there)
-        except EnvironmentProblem:
+        except MachineError:
             continue
         if found.build_id.hex().startswith(build_id):
             found.was_kept = True
@@ -116,7 +116,7 @@ def hold_file(path: str, build_id: str) -> None:
         return
     try:
         descriptor = open_without_waiting(path)
-    except EnvironmentProblem:
+    except MachineError:
         return
     _held[keys[0] if os.fstat(descriptor).st_uid in (0, os.geteuid()) else keys[1]] = descriptor
     if len(_held) > HELD:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from stat import S_ISREG
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from .. import syscalls
 
 TYPE_CHECKING = False
@@ -37,14 +37,14 @@ def open_regular(path: str, follow: bool = True) -> int:
         handle = _open_handle(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
         try:
             if not S_ISREG(os.fstat(handle).st_mode):
-                raise EnvironmentProblem(f"{path}: not a regular file")
+                raise MachineError(f"{path}: not a regular file")
             return os.open(_path_of(handle), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         finally:
             os.close(handle)
     except OSError as error:
-        raise EnvironmentProblem(f"{path}: {error.strerror}") from None
+        raise MachineError(f"{path}: {error.strerror}") from None
     except ValueError:
-        raise EnvironmentProblem(f"{path!r} is not a path") from None
+        raise MachineError(f"{path!r} is not a path") from None
 
 
 def map_regular(path: str) -> mmap:
@@ -55,24 +55,24 @@ def map_regular(path: str) -> mmap:
     try:
         return memory.mmap(descriptor, 0, flags=memory.MAP_PRIVATE, prot=memory.PROT_READ)
     except (OSError, ValueError) as error:  # it is empty, or a limit is reached
-        raise EnvironmentProblem(f"{path}: {error}") from None
+        raise MachineError(f"{path}: {error}") from None
     finally:
         os.close(descriptor)
 
 
 def open_without_waiting(path: str) -> int:
     """The same for a path without links, if that cannot block: the kernel's dentry cache must be enough to resolve it
-    (Linux 5.12), and the kernel itself must serve the file system. EnvironmentProblem if not."""
+    (Linux 5.12), and the kernel itself must serve the file system. MachineError if not."""
     try:
         handle = syscalls.open_in_root(_HERE, path, os.O_PATH | os.O_CLOEXEC, _KNOWN_WAY)
         try:
             if _is_served_elsewhere(handle) or not S_ISREG(os.fstat(handle).st_mode):
-                raise EnvironmentProblem(f"{path}: not opened")
+                raise MachineError(f"{path}: not opened")
             return os.open(_path_of(handle), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         finally:
             os.close(handle)
     except (OSError, ValueError) as error:
-        raise EnvironmentProblem(f"{path}: {error}") from None
+        raise MachineError(f"{path}: {error}") from None
 
 
 _HERE = -100  # AT_FDCWD
@@ -160,7 +160,7 @@ def read_start(path: str, size: int, at: int = 0) -> bytes:
     """Some bytes of a file; b"" if they cannot be read."""
     try:
         descriptor = open_regular(path)
-    except EnvironmentProblem:
+    except MachineError:
         return b""
     try:
         return os.pread(descriptor, size, at)

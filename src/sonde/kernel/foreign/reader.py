@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...base.json_checks import Json, JsonObject, as_text, as_texts
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from .. import notices
 from .questions import MOST, MOST_MEMORY, QUESTIONS, ReaderQuestion, has_shape
 
@@ -31,7 +31,7 @@ _BYTES_FOR_A_SECOND, _MOST_SECONDS = 4 << 20, 30.0
 _MEMORY_FOR_A_BYTE = 8
 
 
-class Unread(EnvironmentProblem):
+class ReaderError(MachineError):
     """The reader refused a file, or was ended over it; ``costly`` if it had used up its allowance."""
 
     def __init__(self, message: str, costly: bool = False) -> None:
@@ -56,7 +56,7 @@ class Reader:
     def ask_question(self, name: str, path: str, descriptors: Sequence[int], *arguments: Json) -> Any:
         """The answer to a question about a file (or none), of the declared shape.
 
-        EnvironmentProblem if the file does not have it, Unread if the file must not be read any further.
+        MachineError if the file does not have it, ReaderError if the file must not be read any further.
         """
         question = QUESTIONS[name]
         seconds, memory = question_allowance(question, descriptors)
@@ -74,11 +74,11 @@ class Reader:
             if answer is not None and "answer" in answer and has_shape(answer["answer"], question.shape):
                 return answer["answer"]
             if answer is not None and has_shape(answer.get("problem"), str) and has_shape(answer.get("hints"), [str]):
-                raise EnvironmentProblem(as_text(answer["problem"]), as_texts(answer["hints"]))
+                raise MachineError(as_text(answer["problem"]), as_texts(answer["hints"]))
             why, costly = self._explain_failure(answer), answer is None or "refused" not in answer
             if costly:
                 self.end_process()
-        raise Unread(why, costly)
+        raise ReaderError(why, costly)
 
     def _explain_failure(self, answer: JsonObject | None) -> str:
         if answer is not None and has_shape(answer.get("refused"), str):
@@ -116,7 +116,7 @@ class Reader:
             self._pid = os.posix_spawn(sys.executable, command, kept, file_actions=actions, setpgroup=0)
         except OSError as error:
             ours.close()
-            raise EnvironmentProblem(f"the reader of foreign files cannot be started: {error.strerror}") from None
+            raise MachineError(f"the reader of foreign files cannot be started: {error.strerror}") from None
         finally:
             theirs.close()
         self._socket = ours

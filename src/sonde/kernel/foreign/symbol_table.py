@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 
 NAME = 4096          # bytes of a name
 BLOCK = 128          # addresses that are answered at once
@@ -22,7 +22,7 @@ END = (1 << 64) - 1
 Row = tuple[int, int, str]  # address, size, name
 
 
-class TooMuch(EnvironmentProblem):
+class TooLargeError(MachineError):
     """The file needs more than any file of its kind should."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ..foreign import files
 from ..notices import show_notice
 from .process_files import identity, process_files
@@ -178,6 +178,6 @@ def ld_cache(root: str = "") -> dict[str, str]:
     if known is None:
         try:
             known = _ld_caches[root] = files.read_ld_cache(f"{root}/etc/ld.so.cache", os.uname().machine)
-        except EnvironmentProblem:
+        except MachineError:
             known = _ld_caches[root] = {}
     return known

@@ -30,7 +30,7 @@ _LOOK = 0.1              # s between two looks whether that is so
 _PART = 1 << 16
 
 
-class _Unfit(OSError):
+class _BadAnswerError(OSError):
     """An unacceptable answer."""
 
 
@@ -117,7 +117,7 @@ class _Asking:
         made = create_connection(*args, **named)
         self._sockets.append(made)
         if self._over:
-            raise _Unfit
+            raise _BadAnswerError
         return made
 
     def _ask(self) -> None:
@@ -154,10 +154,10 @@ class _Asking:
     def _read_parts(self, answer: HTTPResponse) -> Iterator[bytes]:
         for part in _read_parts(answer, self._end):
             if self._over:
-                raise _Unfit
+                raise _BadAnswerError
             yield part
         if self._over:  # nothing is stored that nobody waits for
-            raise _Unfit
+            raise _BadAnswerError
 
 
 def _make_handlers(connect: Callable[..., socket]) -> list[BaseHandler]:
@@ -184,7 +184,7 @@ def _make_handlers(connect: Callable[..., socket]) -> list[BaseHandler]:
 
 
 def _no_answer() -> HTTPResponse:
-    raise _Unfit("it leads to what is not HTTP")
+    raise _BadAnswerError("it leads to what is not HTTP")
 
 
 def _read_parts(answer: HTTPResponse, end: float) -> Iterator[bytes]:
@@ -195,17 +195,17 @@ def _read_parts(answer: HTTPResponse, end: float) -> Iterator[bytes]:
     read = 0
     while True:
         if time.monotonic() > end or max(read, size) > MOST:
-            raise _Unfit
+            raise _BadAnswerError
         try:
             part = answer.read1(_PART)
         except HTTPException as error:
-            raise _Unfit(str(error)) from None
+            raise _BadAnswerError(str(error)) from None
         if not part:
             break
         read += len(part)
         yield part
     if size >= 0 and read != size:
-        raise _Unfit
+        raise _BadAnswerError
 
 
 _shared: list[DebuginfodClient] = []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ...base.fast_stdlib import Protocol
 from ...base.memory_budget import Cache, Memory
-from ...errors import EnvironmentProblem, SondeError
+from ...errors import MachineError, SondeError
 from ...layouts import uapi
 from .. import syscalls
 from ..foreign import files, mapped
@@ -106,7 +106,7 @@ class MappingLog:
             for cpu in range(os.cpu_count() or 1):
                 self._rings.append(PerfRing(syscalls.perf_event_open(
                     uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags, sample_type=_SAMPLE_TIME, wakeup=1)))
-        except (EnvironmentProblem, SondeError):
+        except (MachineError, SondeError):
             self.close()
         return bool(self._rings)
 
@@ -249,6 +249,6 @@ class MappingLog:
         if time.monotonic() < self._opening:
             try:  # the path ends with the process: the file is opened now
                 return files.open_elf(root + name).path
-            except EnvironmentProblem:
+            except MachineError:
                 pass
         return root + name

@@ -6,7 +6,7 @@ import os
 from glob import escape as glob_escape
 from glob import glob
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...layouts import cpython
 from ..foreign import files
 from ..foreign.opening import Stamp
@@ -30,7 +30,7 @@ class Interpreters:
         """What programs need to know about the interpreter in a mapped file (:mod:`sonde.layouts.cpython`); None if
         there is none.
 
-        EnvironmentProblem if its version is not supported, or the file cannot be read.
+        MachineError if its version is not supported, or the file cannot be read.
         """
         file = _open_mapped(pid, mapping)
         found, base = self._find_interpreter(file), file.offset_to_address(mapping.offset)
@@ -46,7 +46,7 @@ class Interpreters:
             for path in glob(f"{glob_escape(folder)}/python3*") + glob(f"{glob_escape(folder)}/../lib/libpython3*.so*"):
                 try:
                     self._find_interpreter(files.open_elf(os.path.realpath(path)))
-                except EnvironmentProblem:
+                except MachineError:
                     continue  # reported when a process runs it
 
     def _find_interpreter(self, file: files.ElfFile) -> tuple[dict[str, int], int, int] | None:
@@ -61,7 +61,7 @@ class Interpreters:
 def _open_mapped(pid: int, mapping: Mapping) -> files.ElfFile:
     try:
         return files.open_elf(mapping.path)
-    except EnvironmentProblem:  # no path leads there from here: it is in another root, say
+    except MachineError:  # no path leads there from here: it is in another root, say
         return files.open_elf(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}")
 
 

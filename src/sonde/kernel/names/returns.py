@@ -26,7 +26,7 @@ FUNCTIONS = {name: hazard for hazard, names in {
 
 def return_hazard(file: ElfFile, offset: int) -> str:
     """Why a return probe of the function at a file offset would do harm, for the whole file or for it alone; "" if it
-    would not. EnvironmentProblem if the file cannot be read."""
+    would not. MachineError if the file cannot be read."""
     if file.hazards is None:
         of_file = str(file.ask_reader("return_hazard"))
         file.hazards = of_file, {} if of_file else {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ..foreign.files import ElfFile, ForeignFile
 from ..foreign.opening import open_regular
 from . import symbol_store
@@ -17,7 +17,7 @@ MOST_ENTRY = 64 << 20  # bytes of a symbol file in a pack
 
 
 def write_pack(path: str, build_ids: list[str]) -> int:
-    """Write what the store has under these build ids; how many there were. EnvironmentProblem if there is none, or the
+    """Write what the store has under these build ids; how many there were. MachineError if there is none, or the
     file cannot be written."""
     from zipfile import ZIP_STORED, ZipFile
 
@@ -29,29 +29,29 @@ def write_pack(path: str, build_ids: list[str]) -> int:
             for digits in build_ids:
                 stored = symbol_store.open_symbols(bytes.fromhex(digits))
                 if stored < 0:
-                    raise EnvironmentProblem(f"no symbols of build id {digits} are stored")
+                    raise MachineError(f"no symbols of build id {digits} are stored")
                 with open(stored, "rb") as entry:
                     pack.writestr(digits, entry.read())
                 count += 1
     except OSError as error:
-        raise EnvironmentProblem(f"{path}: {error.strerror or error}") from None
+        raise MachineError(f"{path}: {error.strerror or error}") from None
     return count
 
 
 def use_pack(path: str) -> tuple[int, list[str]]:
     """Take a pack's symbols into the store: how many there were, and what is wrong with the others. They are rewritten
-    from what the reader says about them. EnvironmentProblem if the file is no pack."""
+    from what the reader says about them. MachineError if the file is no pack."""
     taken, problems = 0, []
     pack = ForeignFile(path, open_regular(path))
     try:
         try:
             members = pack.ask_reader("archive_members")
-        except EnvironmentProblem as problem:
-            raise EnvironmentProblem(f"{path} is no pack of symbols: {problem.message}") from None
+        except MachineError as problem:
+            raise MachineError(f"{path} is no pack of symbols: {problem.message}") from None
         for name, at, size in members:
             try:
                 taken += _take_member(pack, name, at, size)
-            except EnvironmentProblem as problem:
+            except MachineError as problem:
                 problems.append(f"{name}: {problem.message}")
     finally:
         pack.close()
@@ -62,7 +62,7 @@ def use_pack(path: str) -> tuple[int, list[str]]:
 
 def _take_member(pack: ForeignFile, name: str, at: int, size: int) -> bool:
     if size > MOST_ENTRY:
-        raise EnvironmentProblem(f"it has {size} bytes, of which {MOST_ENTRY} are read at most")
+        raise MachineError(f"it has {size} bytes, of which {MOST_ENTRY} are read at most")
     copy = os.memfd_create("symbols", os.MFD_CLOEXEC)
     try:
         for part in _read_parts(pack.open_descriptor(), at, size):
@@ -70,9 +70,9 @@ def _take_member(pack: ForeignFile, name: str, at: int, size: int) -> bool:
         file = ElfFile(f"{pack.path}: {name}", os.dup(copy))
         try:
             if file.build_id.hex() != name:
-                raise EnvironmentProblem("it has another build id")
+                raise MachineError("it has another build id")
             if not symbol_store.put_symbols(file.build_id, file.symbol_file(file.origin)):
-                raise EnvironmentProblem("the cache directory cannot be written")
+                raise MachineError("the cache directory cannot be written")
         finally:
             file.forget_contents()
             file.close()

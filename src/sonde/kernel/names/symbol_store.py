@@ -49,7 +49,7 @@ def _open(prefix: str, build_id: bytes) -> int:
 
 
 def keep_symbols(file: ElfFile, origin: str) -> bool:
-    """Put a file's functions into the store, unless they are there already; False if that fails. EnvironmentProblem if
+    """Put a file's functions into the store, unless they are there already; False if that fails. MachineError if
     the file cannot be read."""
     if len(file.build_id) < 8:
         return False

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 
 from ...arch import Arch
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ..foreign import mapped
-from ..foreign.dwarf_numbers import DamagedTables, Numbers
+from ..foreign.dwarf_numbers import DamagedTablesError, Numbers
 from ..foreign.files import FrameRow
 from .user_symbols import Mapping, vdso_file, vdso_image
 
@@ -40,7 +40,7 @@ class Unwinder:
             found.append(pc)
             try:
                 step = self._unwind_frame(pc, exact, values, memory, find)
-            except (DamagedTables, EnvironmentProblem, struct.error, IndexError, KeyError):
+            except (DamagedTablesError, MachineError, struct.error, IndexError, KeyError):
                 self.short += 1
                 break
             if step is None:
@@ -60,7 +60,7 @@ class Unwinder:
             return self._leave_signal(values, memory)
         row = self._frame_row_at(mapping, place) if mapping is not None else None
         if row is None:
-            raise DamagedTables("no table has this place")
+            raise DamagedTablesError("no table has this place")
         cfa = evaluate_expression(row.cfa, values, memory, []) if isinstance(row.cfa, bytes) else \
             values[row.cfa[0]] + row.cfa[1]
         caller = dict(values)
@@ -114,7 +114,7 @@ class _Memory:
     def read_word(self, address: int) -> int:
         at = (address & (1 << 64) - 1) - self._base
         if not 0 <= at <= len(self._data) - 8:
-            raise DamagedTables("beyond the copy of the stack")
+            raise DamagedTablesError("beyond the copy of the stack")
         return int(struct.unpack_from("=Q", self._data, at)[0])
 
 
@@ -148,5 +148,5 @@ def evaluate_expression(code: bytes, values: dict[int, int], memory: Any, stack:
         elif 0x08 <= op <= 0x0F:
             stack.append(reader.read_fixed("BbHhIiQq"[op - 8]))
         else:
-            raise DamagedTables(f"operation {op:#x} is not known")
+            raise DamagedTablesError(f"operation {op:#x} is not known")
     return stack[-1]

@@ -10,7 +10,7 @@ from sys import getsizeof
 
 from ...base.memory_budget import Cache, Memory
 from ...base.record import Record, Value
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ..foreign import files, mapped
 from . import binaries, symbol_store
 from .process_files import DELETED, MappedPaths, mapped_range
@@ -137,7 +137,7 @@ class _Process:
     def _lookup_jit_map(self, address: int) -> tuple[str, int] | None:
         try:
             return self.jit.function_at(address) if self.jit is not None else None
-        except EnvironmentProblem:
+        except MachineError:
             return None
 
     def close(self) -> None:
@@ -230,20 +230,20 @@ class UserSymbols:
         offset = address - mapping.start + mapping.offset
         try:
             file = self.open_file(mapping)
-        except EnvironmentProblem:
+        except MachineError:
             return UserSymbol("", offset, mapping.name)
         self._keep_symbols(process.pid, mapping, file)
         return symbol_in(file, offset, mapping.name)
 
     def open_file(self, mapping: Mapping) -> files.ElfFile:
-        """The file of a mapping, even if another is at its path now. EnvironmentProblem if it cannot be found."""
+        """The file of a mapping, even if another is at its path now. MachineError if it cannot be found."""
         if _is_replaced(mapping):
-            raise EnvironmentProblem(f"{mapping.path} has been replaced")
+            raise MachineError(f"{mapping.path} has been replaced")
         return mapped.open_mapped(mapping.path, mapping.build_id)
 
     def code_places(self, pid: int, address: int) -> list[tuple[str, str, int]]:
         """(function, source file, line) of an address, after those of the functions inlined there; [] where debug
-        information does not say. EnvironmentProblem if it cannot be read."""
+        information does not say. MachineError if it cannot be read."""
         mapping = self.find_mapping(pid, address)
         if mapping is None or not mapping.path:
             return []
@@ -263,7 +263,7 @@ class UserSymbols:
         try:
             if not elsewhere and file.owner in (0, os.geteuid()):
                 symbol_store.keep_symbols(file, mapping.name)
-        except EnvironmentProblem:
+        except MachineError:
             pass  # it has names while it is open
 
     def _fileless_symbol(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
@@ -284,7 +284,7 @@ def symbol_in(file: files.ElfFile, offset: int, name: str) -> UserSymbol:
     address = file.offset_to_address(offset)
     try:
         found = file.function_at(address) if address is not None else None
-    except EnvironmentProblem:
+    except MachineError:
         return UserSymbol("", offset, name)
     if found is None:
         return UserSymbol("", offset if address is None else address, name)
@@ -327,7 +327,7 @@ def vdso_file() -> files.ElfFile | None:
     """The same, as a file."""
     try:
         return Vdso(vdso_image()) if vdso_image() else None
-    except EnvironmentProblem:
+    except MachineError:
         return None
 
 
@@ -335,7 +335,7 @@ def _vdso_symbol(offset: int) -> UserSymbol | None:
     file = vdso_file()
     try:
         found = file.function_at(offset) if file is not None else None
-    except EnvironmentProblem:
+    except MachineError:
         return None
     return UserSymbol(found[0], found[1], "[vdso]") if found else None
 
@@ -373,7 +373,7 @@ def process_symbol(pid: int, name: str) -> int | None:
         try:
             opened = files.open_elf(paths.path_of(parts[5], *mapped_range(parts[0])))
             found = opened.find_object(name)
-        except EnvironmentProblem:
+        except MachineError:
             continue
         base = opened.offset_to_address(int(parts[2], 16))
         if found is not None and base is not None:

@@ -11,7 +11,7 @@ from functools import cache
 
 from ...base.record import Record
 from ...btf.query import Btf, parse_btf
-from ...errors import EnvironmentProblem, PrivilegeError, SyscallError
+from ...errors import MachineError, PrivilegeError, SyscallError
 from ...spec import KernelFunction
 from ...types import Pointer, Struct, StructField, Type
 from .. import syscalls
@@ -67,7 +67,7 @@ def _btf_by_id(number: int) -> Btf | None:
     try:
         with syscalls.object_by_id("btf", number) as fd:
             return parse_btf(syscalls.btf_blob(fd), name=f"BTF {number}", kernel=False)
-    except (SyscallError, EnvironmentProblem):
+    except (SyscallError, MachineError):
         return None
 
 

@@ -9,7 +9,7 @@ import struct
 
 from ...btf import codec
 from ...btf.query import open_kernel
-from ...errors import EnvironmentProblem, UsageError
+from ...errors import MachineError, UsageError
 from .. import places
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ def has_own_btf() -> bool:
 
 
 def open_types() -> Btf | None:
-    """The kernel's types, from itself or a file; None if there are none. UsageError, EnvironmentProblem."""
+    """The kernel's types, from itself or a file; None if there are none. UsageError, MachineError."""
     named = places.kernel_btf or os.environ.get("BPFTRACE_BTF", "")
     if has_own_btf():
         if places.kernel_btf:
@@ -39,7 +39,7 @@ def open_types() -> Btf | None:
         return None
     found = open_kernel(path)
     if named and (problem := _mismatch(path, found)):
-        raise EnvironmentProblem(f"{path}: type information of another kernel: {problem}")
+        raise MachineError(f"{path}: type information of another kernel: {problem}")
     return found
 
 
@@ -57,7 +57,7 @@ def _find_file() -> str:
 def _has_types(path: str) -> bool:
     try:
         return open_kernel(path) is not None
-    except EnvironmentProblem:
+    except MachineError:
         return False
 
 
@@ -84,7 +84,7 @@ def _build_id_of(path: str) -> bytes:
     from ..foreign.files import open_elf
     try:
         return open_elf(path).build_id
-    except EnvironmentProblem:
+    except MachineError:
         return b""
 
 

@@ -8,7 +8,7 @@ from zlib import crc32
 from ...base.cache_dir import read_cache, write_cache
 from ...btf import codec
 from ...btf.query import Btf
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...kinds import KINDS
 from ...spec import Inlined
 from .. import places
@@ -117,7 +117,7 @@ def _inlined_copies(function: str) -> Inlined | None:
 def _all_traceable_functions() -> Functions:
     try:
         return traceable_functions(tracefs.find_tracefs())
-    except EnvironmentProblem:
+    except MachineError:
         return []
 
 

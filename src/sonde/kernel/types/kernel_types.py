@@ -7,7 +7,7 @@ import os
 from ...base.fast_stdlib import cached_property
 from ...btf import codec
 from ...btf.query import Btf
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...spec import KernelFunction
 from ...types import BOOL, Enum, Int, Struct, StructField, Type, round_up
 
@@ -221,6 +221,6 @@ def open_modules(base: Btf, directory: str = BTF_DIRECTORY) -> dict[str, Btf]:
         if name != "vmlinux":
             try:
                 found[name] = open_file(f"{directory}/{name}", base)
-            except EnvironmentProblem:
+            except MachineError:
                 continue
     return found

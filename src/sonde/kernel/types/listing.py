@@ -49,7 +49,7 @@ def listing_lines(world: LiveWorld, pattern: str = "", verbose: bool = False, pi
     """The lines for a search pattern; with ``verbose`` the arguments of each probe follow it, indented.
 
     A pattern is ``kind:target:name`` with wildcards, several of them separated by commas, or ``struct NAME``
-    (``union``, ``enum``). One without colons is a name of any kind. EnvironmentProblem if that cannot be found out.
+    (``union``, ``enum``). One without colons is a name of any kind. MachineError if that cannot be found out.
     """
     for single in pattern.split(","):
         single = single.strip()

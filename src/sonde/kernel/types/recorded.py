@@ -22,7 +22,7 @@ from ...arch import ARCHES
 from ...arch.syscalls import syscall_number
 from ...btf import codec
 from ...btf.query import Btf, open_file, parse_btf
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...spec import Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from ...types import Str, Struct, StructField, Type
 from ..features import ROWS
@@ -210,7 +210,7 @@ class BtfWorld(KernelTypes, UserSide):
         """Event → category, as far as this machine has them."""
         try:
             return {event: category for category, event in tracefs.available_events(tracefs.find_tracefs(mount=False))}
-        except EnvironmentProblem:
+        except MachineError:
             return {}
 
     def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
@@ -218,7 +218,7 @@ class BtfWorld(KernelTypes, UserSide):
         if category == "syscalls":
             try:
                 text = tracefs.read_format(tracefs.find_tracefs(mount=False), category, event)
-            except EnvironmentProblem:
+            except MachineError:
                 return None
             return tracefs.parse_format(text, category, event, self) if text is not None else None
         record = self._event_record(event)
@@ -325,7 +325,7 @@ def _record_field(field: StructField) -> StructField:
 
 
 def load_world(path: str) -> dict[str, Any]:
-    """The file's contents. EnvironmentProblem if it is not such a file."""
+    """The file's contents. MachineError if it is not such a file."""
     import json
     import zlib
 
@@ -333,11 +333,11 @@ def load_world(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             data = json.loads(zlib.decompress(file.read()))
     except OSError as error:
-        raise EnvironmentProblem(f"{path}: {error.strerror}") from None
+        raise MachineError(f"{path}: {error.strerror}") from None
     except (zlib.error, ValueError):
-        raise EnvironmentProblem(f"{path}: not a recorded world") from None
+        raise MachineError(f"{path}: not a recorded world") from None
     if not isinstance(data, dict) or not {"arch", "cpus", "release", "features", "btf"} <= data.keys():
-        raise EnvironmentProblem(f"{path}: not a recorded world")
+        raise MachineError(f"{path}: not a recorded world")
     return {"tracepoints": {}, "symbols": {}, "functions": [], "binaries": {}} | data
 
 

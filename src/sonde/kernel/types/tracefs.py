@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...base.fast_stdlib import Protocol
-from ...errors import EnvironmentProblem, MissingFeatureError, PrivilegeError
+from ...errors import MachineError, MissingFeatureError, PrivilegeError
 from ...spec import TracepointFormat
 from ...types import BOOL, KERNEL, UINT8, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 
@@ -48,7 +48,7 @@ def _mount_tracefs(path: str) -> bool:
 
 
 def available_events(root: str) -> list[tuple[str, str]]:
-    """(category, event) of every classic tracepoint. EnvironmentProblem if the list cannot be read."""
+    """(category, event) of every classic tracepoint. MachineError if the list cannot be read."""
     pairs = [line.partition(":") for line in _read_text(f"{root}/available_events").split()]
     return [(category, event) for category, _, event in pairs]
 
@@ -75,7 +75,7 @@ def _read_text(path: str) -> str:
             return file.read()
     except OSError as error:
         from ..denials import lockdown_hints
-        raise EnvironmentProblem(f"{path}: {error.strerror}", lockdown_hints(error.errno)) from None
+        raise MachineError(f"{path}: {error.strerror}", lockdown_hints(error.errno)) from None
 
 
 class FormatField:
@@ -110,7 +110,7 @@ def parse_fields(text: str) -> list[FormatField]:
             field = FormatField(parts["field"], int(parts["offset"]), int(parts["size"]),
                                 parts.get("signed", "0") == "1")
         except (KeyError, ValueError):
-            raise EnvironmentProblem(f"tracepoint format not understood: {line.strip()}") from None
+            raise MachineError(f"tracepoint format not understood: {line.strip()}") from None
         if not field.name.startswith("common_"):
             fields.append(field)
     return fields

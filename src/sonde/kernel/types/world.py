@@ -1,7 +1,7 @@
 """What the compiler may ask, answered by the running kernel.
 
 Making a World costs nothing: everything is read on demand. "No such thing" is None or an empty
-list; EnvironmentProblem is raised if that cannot be found out (no tracefs, no privileges).
+list; MachineError is raised if that cannot be found out (no tracefs, no privileges).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...arch import this_arch
 from ...arch.syscalls import syscall_number
 from ...base.fast_stdlib import cached_property
 from ...btf.query import Btf
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...layouts.uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from ...spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from .. import host, places
@@ -31,7 +31,7 @@ INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO: include/linux/proc_ns.h
 
 
 def _elf_file(path: str) -> ElfFile:
-    """The file; EnvironmentProblem. Imported here: most scripts need no ELF file."""
+    """The file; MachineError. Imported here: most scripts need no ELF file."""
     from ..foreign.files import open_elf
 
     return open_elf(path)
@@ -50,14 +50,14 @@ class UserSide:
         """Functions of an ELF file; [] if it is not one."""
         try:
             return _elf_file(path).functions()
-        except EnvironmentProblem:
+        except MachineError:
             return []
 
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         """(virtual address, size) of a data or function symbol."""
         try:
             return _elf_file(path).find_object(symbol)
-        except EnvironmentProblem:
+        except MachineError:
             return None
 
     def file_size(self, path: str) -> int:
@@ -75,7 +75,7 @@ class UserSide:
         """File offset of a virtual address."""
         try:
             return _elf_file(path).address_to_offset(address)
-        except EnvironmentProblem:
+        except MachineError:
             return None
 
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
@@ -90,7 +90,7 @@ class UserSide:
         from ..names import returns
         try:
             return returns.return_hazard(_elf_file(path), offset)
-        except EnvironmentProblem:
+        except MachineError:
             return "unclear"
 
     def process_symbol(self, pid: int, name: str) -> int | None:
@@ -103,21 +103,21 @@ class UserSide:
         """Parameters and result of the function that begins at a file offset."""
         try:
             return _elf_file(path).function_prototype(offset)
-        except EnvironmentProblem as problem:
+        except MachineError as problem:
             return UserPrototype(problem=problem.message)
 
     def user_type(self, path: str, name: str) -> Type | None:
         """``struct x`` or ``union x`` by a file's debug information, if it has any."""
         try:
             return _elf_file(path).named_type(name)
-        except EnvironmentProblem:
+        except MachineError:
             return None
 
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """Where the code of a source line begins."""
         try:
             return _elf_file(path).source_lines(source, line, column)
-        except EnvironmentProblem as problem:
+        except MachineError as problem:
             return SourceLines(problem=problem.message)
 
     def inlined_copies(self, path: str, name: str, own: bool = False) -> Inlined | None:
@@ -136,14 +136,14 @@ class UserSide:
         """Static probes of an ELF file; [] if it is not one."""
         try:
             return _elf_file(path).usdt_probes()
-        except EnvironmentProblem:
+        except MachineError:
             return []
 
     def file_problem(self, path: str) -> str:
         """Why a file cannot be read; "" if it can."""
         try:
             return _elf_file(path).problem
-        except EnvironmentProblem as problem:
+        except MachineError as problem:
             return problem.message
 
     def cgroup_id(self, path: str) -> int | None:
@@ -199,7 +199,7 @@ class LiveWorld(KernelTypes, UserSide):
 
     @cached_property
     def tracefs(self) -> str:
-        """Where tracefs is; mounts it if need be, else raises EnvironmentProblem."""
+        """Where tracefs is; mounts it if need be, else raises MachineError."""
         return tracefs.find_tracefs()
 
     def has_feature(self, name: str) -> bool:
@@ -254,7 +254,7 @@ class LiveWorld(KernelTypes, UserSide):
     def _function_list(self) -> FunctionList:
         try:
             return FunctionList(self.tracefs)
-        except EnvironmentProblem:
+        except MachineError:
             return FunctionList("")
 
     def takes_typed_program(self, function: KernelFunction, returns: bool, among_many: bool = False) -> bool:

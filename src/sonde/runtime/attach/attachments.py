@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import AttachError, StandInRefused
+from ...errors import AttachError, StandInError
 from ...kinds import KINDS
 from ...spec import Attach, Config, ProgramSpec
 from . import links as attaching
@@ -35,7 +35,7 @@ class Attachments:
     def attach_all(self, programs: list[LoadedProgram], loader: Loader, budgeted: bool,
                    start_clock: Callable[[], object]) -> None:
         """Attach ``programs``, of which some may become others, and call ``start_clock`` before those that the clock
-        runs. AttachError as ``missing_probes`` says, StandInRefused where the way was Sonde's choice."""
+        runs. AttachError as ``missing_probes`` says, StandInError where the way was Sonde's choice."""
         self._demand_stand_ins()
         for point in [point for program in programs for point in program.spec.attach if point.kind == "usdt"]:
             self._first_offsets.setdefault((point.target, point.event), point.offset)
@@ -50,9 +50,9 @@ class Attachments:
         self._sum_up()
 
     def _demand_stand_ins(self) -> None:
-        """StandInRefused if any was."""
+        """StandInError if any was."""
         if self._refused:
-            raise StandInRefused(self._refused[0][0], [name for _, name in self._refused])
+            raise StandInError(self._refused[0][0], [name for _, name in self._refused])
 
     def _attach(self, program: LoadedProgram, programs: list[LoadedProgram], loader: Loader, budgeted: bool) -> None:
         spec = program.spec

@@ -7,7 +7,7 @@ in silence.
 
 from __future__ import annotations
 
-from ...errors import EnvironmentProblem
+from ...errors import MachineError
 from ...kernel.foreign.opening import map_regular
 from ..child import Child
 from .refusals import semaphore
@@ -32,6 +32,6 @@ def map_probed_files(points: Iterable[Attach], process: Process | None) -> list[
         elif not pid:
             try:
                 mappings.append(map_regular(path))
-            except EnvironmentProblem:
+            except MachineError:
                 continue
     return mappings

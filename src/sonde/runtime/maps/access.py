@@ -11,7 +11,7 @@ import os
 import sys
 
 from ...base.record import Record
-from ...errors import EnvironmentProblem, SondeError, SyscallError
+from ...errors import MachineError, SondeError, SyscallError
 from ...kernel import syscalls
 from ...kernel.syscalls import Fd
 from ...layouts.uapi import BPF_EXIST, BPF_F_MMAPABLE, ENOTSUPP, MAP_TYPES
@@ -388,8 +388,8 @@ def create_map(spec: MapSpec, possible_cpus: int) -> Map:
                                  spec.name)
     except SyscallError as error:
         if error.errno == errno.EINVAL and (spec.type == "ringbuf" or spec.memory):
-            raise EnvironmentProblem(f"kernel {os.uname().release} has no BPF ring buffer",
-                                     ["Sonde takes Linux 5.8 or newer"]) from None
+            raise MachineError(f"kernel {os.uname().release} has no BPF ring buffer",
+                               ["Sonde takes Linux 5.8 or newer"]) from None
         if error.errno in (errno.ENOMEM, errno.E2BIG):
             raise SondeError(f"map {spec.name}: no memory for {spec.max_entries} entries of "
                              f"{spec.key_size} + {spec.value_size} bytes",

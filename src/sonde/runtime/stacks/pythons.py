@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping as Named
 from struct import Struct as Layout
 
-from ...errors import EnvironmentProblem, SondeError
+from ...errors import MachineError, SondeError
 from ...kernel.names import pythons
 from ...kernel.names.user_symbols import Mapping, read_maps
 from ...kernel.notices import show_notice
@@ -53,7 +53,7 @@ class Pythons:
             return
         try:
             image = self._interpreters.find_image(pid, mapping)
-        except EnvironmentProblem as problem:
+        except MachineError as problem:
             if mapping.name not in self._refused:
                 self._refused.add(mapping.name)
                 show_notice(f"WARNING: Python stacks of {mapping.name} are not read: {problem.message}")

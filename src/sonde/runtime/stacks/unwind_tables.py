@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Mapping as Named
 
-from ...errors import EnvironmentProblem, SondeError
+from ...errors import MachineError, SondeError
 from ...kernel.foreign import files
 from ...kernel.foreign.files import ElfFile
 from ...kernel.foreign.opening import Stamp
@@ -173,7 +173,7 @@ class UnwindTables:
                 if _key_of(file) == key:
                     self._begin(key, file)
                     return
-            except (EnvironmentProblem, OSError, ValueError) as problem:
+            except (MachineError, OSError, ValueError) as problem:
                 why = getattr(problem, "message", str(problem))
         self._refuse(key, mapping.name, why)
 
@@ -184,7 +184,7 @@ class UnwindTables:
         try:
             file = files.open_elf(path)
             self._begin(_key_of(file), file)
-        except (EnvironmentProblem, OSError, ValueError):
+        except (MachineError, OSError, ValueError):
             return None
         return file
 
@@ -217,10 +217,10 @@ class UnwindTables:
         self._reading, begin = None, time.monotonic()
         try:
             if self._taken > MOST_SECONDS:
-                raise EnvironmentProblem(f"reading its unwind table takes longer than {MOST_SECONDS:g} s")
+                raise MachineError(f"reading its unwind table takes longer than {MOST_SECONDS:g} s")
             found = file.unwind_rows(following)
             self._taken += time.monotonic() - begin
-        except EnvironmentProblem as problem:
+        except MachineError as problem:
             self._refuse(key, file.path, problem.message, file.stamp)
             return
         if found is None:
@@ -257,12 +257,12 @@ class UnwindTables:
 def _needed(file: ElfFile) -> tuple[list[str], list[str]]:
     try:
         return file.needed()
-    except EnvironmentProblem:
+    except MachineError:
         return [], []
 
 
 def _key_of(file: ElfFile) -> bytes:
-    """A file's key: OSError, EnvironmentProblem. Its device and inode are what maps show of it, which on some file
+    """A file's key: OSError, MachineError. Its device and inode are what maps show of it, which on some file
     systems (btrfs, overlayfs) are not stat()'s; so it is mapped, and not looked at."""
     import mmap
     descriptor = file.open_descriptor()
@@ -271,7 +271,7 @@ def _key_of(file: ElfFile) -> bytes:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             line = next((line for line in maps if line.lstrip("0").startswith(start)), "")
     if not line:
-        raise EnvironmentProblem(f"{file.path}: its device is not known")
+        raise MachineError(f"{file.path}: its device is not known")
     _, _, _, device, inode, *_ = line.split(None, 5)
     major, _, minor = device.partition(":")
     number = int(major, 16) << table.DEVICE_MINOR_BITS | int(minor, 16)
