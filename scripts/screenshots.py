@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
+SHOWN = "docs/images"  # in the commands, which the pictures show
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]  # the terminal, browser and threads of the tests
 
 # A server of sorts: parses (with a hot inner loop), compresses, writes to a file and waits.
@@ -77,9 +78,10 @@ tracepoint:syscalls:sys_exit_read /@since[tid] && args.ret > 0/ {
 
 
 def sonde(*arguments: str) -> None:
-    """Run Sonde from this tree; what it says is for the one who runs this script."""
+    """Run Sonde from this tree, in its root; what it says is for the one who runs this script."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    subprocess.run([sys.executable, "-P", "-m", "sonde", "-q", *arguments], env=environment, check=True)
+    subprocess.run([sys.executable, "-P", "-m", "sonde", "-q", *arguments], env=environment, cwd=ROOT,
+                   check=True)
 
 
 def server(folder: Path, name: str, slow: int) -> str:
@@ -98,7 +100,7 @@ def wakers(folder: Path) -> None:
     from support import compile_c
     relay = str(compile_c(RELAY, folder, "relay", "-O0", "-fno-omit-frame-pointer"))
     for kind in ("off-wake", "chain"):
-        sonde("flame", f"--{kind}", "-c", relay, "-o", str(IMAGES / f"{kind}.svg"))
+        sonde("flame", f"--{kind}", "-c", relay, "-o", f"{SHOWN}/{kind}.svg")
 
 
 def top(command: str) -> None:
@@ -149,17 +151,17 @@ def main() -> None:
         folder = Path(name)
         before, after = folder / "before", folder / "after"
         command = server(folder, "server", 2)
-        sonde("flame", "-c", command, "-o", str(IMAGES / "on-cpu.svg"), "5")
+        sonde("flame", "-c", command, "-o", f"{SHOWN}/on-cpu.svg", "5")
         inverted()
-        sonde("flame", "--off-cpu", "-c", command, "-o", str(IMAGES / "off-cpu.svg"), "5")
+        sonde("flame", "--off-cpu", "-c", command, "-o", f"{SHOWN}/off-cpu.svg", "5")
         wakers(folder)
         sonde("flame", "-c", command, "-f", "folded", "-o", str(before), "4")
         sonde("flame", "-c", server(folder, "server", 5), "-f", "folded", "-o", str(after), "4")
-        sonde("flame", "--diff", str(before), str(after), "-o", str(IMAGES / "difference.svg"))
+        sonde("flame", "--diff", str(before), str(after), "-o", f"{SHOWN}/difference.svg")
         (folder / "reader.py").write_text(READER.replace("SECONDS", "9"))
         (folder / "longer.py").write_text(READER.replace("SECONDS", "30"))
-        reader, longer = [f"{sys.executable} {folder / name}" for name in ("reader.py", "longer.py")]
-        sonde("-f", "heatmap", "-o", str(IMAGES / "heatmap.svg"), "-e", READS, "-c", reader)
+        reader, longer = [f"python3 {folder / name}" for name in ("reader.py", "longer.py")]
+        sonde("-f", "heatmap", "-o", f"{SHOWN}/heatmap.svg", "-e", READS.replace("\n", " "), "-c", reader)
         top(longer)
         serve(longer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -48,6 +49,19 @@ def test_there_are_no_other_names() -> None:
 def test_versions_agree() -> None:
     assert project()["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "sonde.base.version.__version__"}
     assert f"## {sonde.__version__}" in (PROJECT / "CHANGELOG.md").read_text()
+
+
+def test_the_steps_of_a_release_exist() -> None:
+    """Each file and each target of make that RELEASING.md names in a command."""
+    commands = re.findall(r"^ {7}(\S.*)$", (PROJECT / "RELEASING.md").read_text(), re.M)
+    targets = set(re.findall(r"^([\w-]+):", (PROJECT / "Makefile").read_text(), re.M))
+    assert len(commands) > 10
+    for command in commands:
+        words = command.split()
+        if words[0] == "make":
+            assert set(words[1:]) <= targets, command
+        for word in words:
+            assert not word.startswith(("scripts/", "tests/", ".ci/")) or (PROJECT / word).exists(), command
 
 
 def test_the_core_depends_on_nothing() -> None:

@@ -45,6 +45,8 @@ def test_the_package_imports_nothing_heavy() -> None:
         "'sonde.errors', 'sonde.source']"
 
 
-def test_one_version() -> None:
-    from sonde.cli.main import VERSION
-    assert VERSION == sonde.__version__
+def test_one_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from sonde.cli.main import main
+    for words in (["--version"], ["version"]):
+        assert main(words) == 0
+        assert capsys.readouterr().out == f"sonde v{sonde.__version__}\n"

@@ -7,6 +7,7 @@ import sys
 from errno import EMFILE
 
 from ..base.module_cache import keep_pack
+from ..base.version import __version__
 from ..errors import AttachError, CompileError, SondeError, UsageError, VerifierError
 from ..kernel import notices
 from ..source import Source, shorten_message
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
     from ..compiling import Show
     from ..source import Diagnostic
-
-VERSION = "0.1.0"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,7 +157,7 @@ def _dispatch_command(parsed: Parsed) -> int:
         sys.stdout.write(usage_text())
         return 0
     if parsed.has("version"):
-        sys.stdout.write(f"sonde v{VERSION}\n")
+        sys.stdout.write(f"sonde v{__version__}\n")
         return 0
     if parsed.has("info"):
         return _print_info()
@@ -189,7 +188,7 @@ def _print_info() -> int:
     from ..kernel.info import info_rows
     from ..kernel.types.world import LiveWorld
     section = ""
-    for title, name, value in info_rows(LiveWorld().features, VERSION):
+    for title, name, value in info_rows(LiveWorld().features, __version__):
         if title != section:
             sys.stdout.write(f"{section and chr(10)}{title}\n")
             section = title

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ...base.version import __version__
+
 if TYPE_CHECKING:
     from ..options import Parsed
 
-PAGE = """\
+PAGE = f"""\
 version: the version of Sonde
 
 USAGE
@@ -18,7 +20,7 @@ USAGE
 
 EXAMPLE
   # sonde version
-  sonde v0.1.0
+  sonde v{__version__}
 
 NEEDS
   nothing
@@ -28,6 +30,5 @@ TAKES = set[str]()
 
 def main(parsed: Parsed) -> int:
     """Print it; the exit status."""
-    from ..main import VERSION
-    sys.stdout.write(f"sonde v{VERSION}\n")
+    sys.stdout.write(f"sonde v{__version__}\n")
     return 0
