@@ -29,6 +29,7 @@ $(STAMP): pyproject.toml scripts/setup.sh
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
+	@$(BIN)/python scripts/check_words.py
 	@$(BIN)/mypy
 
 # The last line is pytest's own summary.

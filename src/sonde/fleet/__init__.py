@@ -1,8 +1,8 @@
 """Many hosts as one: ``sonde.fleet(hosts, script)`` and the command ``sonde fleet``.
 
-A coordinator (:mod:`.coordinator`) reaches an agent on each host (:mod:`.agent`) by a connection (:mod:`.connection`);
-they speak in frames (:mod:`.protocol`), and what they tell is merged (:mod:`.results`, :mod:`sonde.merge`). The module
-can be called: it is what :func:`.trace.fleet` is.
+A coordinator (:mod:`.state.coordinator`) connects (:mod:`.transport.connection`) to an agent on each host
+(:mod:`.agent`). They exchange frames (:mod:`.transport.protocol`), and the results are merged (:mod:`.state.results`,
+:mod:`sonde.merge`). The module can be called, as :func:`.trace.fleet`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The file is one of blocks (:mod:`sonde.recording.container`):
 
     FLET   JSON, first: the hosts, what they were asked, how the run was to be shown
-    TOLD   what happened, one after another: kind (a number of :mod:`.log`), host, time, bytes; and so many bytes
+    TOLD   what happened, one after another: kind (a number of :mod:`.state.log`), host, time, bytes; and so many bytes
     END    JSON, last: nothing more could come
 
 Replayed, all that comes from hosts is checked and merged again by what did so then, at the times that it was then: so

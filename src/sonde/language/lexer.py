@@ -1,7 +1,7 @@
 """Text to tokens.
 
-A script has two lexical worlds. Attach points are raw text (``attach_point.py``); everything else is tokens, which
-:meth:`Lexer.chunk` cuts one top-level item at a time, so that nothing after an item is ever lexed by the wrong rules.
+A script has two lexical worlds. Attach points are raw text (``attach_point.py``); everything else is tokens.
+:meth:`Lexer.tokenize_item` makes those of one top-level item, so that nothing after it is lexed by the wrong rules.
 An error in the text becomes a ``bad`` token, which is reported only if the parser gets to it.
 """
 

@@ -75,7 +75,7 @@ class TypeParser(Cursor):
     typedefs: set[str]
 
     def parse_expression(self, least: int = 0) -> Expr:
-        """An expression; see :class:`ExpressionParser`."""
+        """An expression; see :class:`.expressions.ExpressionParser`."""
         raise NotImplementedError
 
     def parse_type(self) -> TypeSyntax:

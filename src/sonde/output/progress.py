@@ -18,7 +18,7 @@ _CLEAR = b"\r\x1b[K"
 
 
 class Progress:
-    """One piece of work at a time: :meth:`show` as it goes on, :meth:`clear` before anything else is written."""
+    """One piece of work at a time: :meth:`show_progress` as it goes on, :meth:`clear_bar` before other output."""
 
     def __init__(self, descriptor: int = 2) -> None:
         self.descriptor = descriptor

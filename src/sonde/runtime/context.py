@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LiveContext:
-    """See :class:`sonde.runtime.records.values.Context`. ``maps`` are the session's.
+    """See :class:`sonde.runtime.records.values.DecodingContext`. ``maps`` are the session's.
 
     Whatever is looked up is kept, so that values which were printed once can be printed after the session.
     """

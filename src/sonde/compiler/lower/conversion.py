@@ -10,7 +10,7 @@ from .strings.words import copy_text
 
 
 def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad: bool) -> None:
-    """A value of type ``have`` that lies in memory, as a ``type``: see :func:`into`."""
+    """Write a value of type ``have`` that lies in memory to ``mem``, as a ``type``."""
     if isinstance(type, Tuple) and isinstance(have, Tuple) and type != have:
         convert_tuple(lo, source, have, mem, type)
         return

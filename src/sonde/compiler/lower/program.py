@@ -73,7 +73,7 @@ def _only_process(lo: Lower, pid: int) -> None:
 
 
 def _only_family(lo: Lower) -> None:
-    """-c of a tool that follows what the command starts: see family.py."""
+    """-c of a tool that follows what the command starts: see library/process_family.py."""
     ours, other = lo.b.block("family"), lo.b.block("started")
     lo.b.branch("jeq", process_id(lo), lo.b.load(lo.unit.global_word("cpid"), 0, 8), ours, other)
     lo.b.start(other)

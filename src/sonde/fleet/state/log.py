@@ -1,4 +1,4 @@
-"""What decides about a fleet's result, told as it happens. This is nobody who listens; :mod:`.recording` keeps it."""
+"""All that decides about a fleet's result, reported as it happens. This log drops it; :mod:`..recording` writes it."""
 
 from __future__ import annotations
 

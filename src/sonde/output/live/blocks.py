@@ -120,8 +120,8 @@ class Counter:
 
 
 class Blocks(TextOutput):
-    """Text output that keeps blocks in place. The run loop calls :meth:`at` before each record is printed, and
-    :meth:`show` when it has a moment. A ``picture`` stands in the place of the blocks."""
+    """Text output that keeps blocks in place. The run loop calls :meth:`switch_probe` before each record is
+    printed, and :meth:`draw_if_changed` when it has a moment. A ``picture`` stands in the place of the blocks."""
 
     def __init__(self, spec: ScriptSpec, title: str, quiet: bool = False, descriptor: int = 1,
                  picture: Picture | None = None, ending: Ending | None = None) -> None:

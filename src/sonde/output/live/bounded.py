@@ -53,7 +53,7 @@ class Client:
 
 
 class BoundedServer:
-    """Listens at ``address`` until closed. :meth:`answer` is called in its thread, and must not wait."""
+    """Listens at ``address`` until closed. :meth:`answer_request` is called in its thread, and must not wait."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         if not 0 <= address[1] <= 65535:
@@ -79,7 +79,7 @@ class BoundedServer:
         self._thread.start()
 
     def answer_request(self, client: Client, request: HttpRequest) -> None:
-        """Give the client something to read, now (:meth:`send`) or later."""
+        """Give the client something to read, now (:meth:`send_data`) or later."""
         raise NotImplementedError
 
     def on_tick(self, now: float) -> None:

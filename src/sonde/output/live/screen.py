@@ -21,7 +21,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Screen:
-    """Draws to ``descriptor``, a terminal. :meth:`open` before :meth:`draw`; :meth:`close` is harmless at any time. A
+    """Draws to ``descriptor``, a terminal. :meth:`open` before :meth:`draw_lines`; :meth:`close` at any time. A
     terminal that takes nothing (Ctrl-S) is waited for until the run was to end (``ending``).
 
     While it is open, Ctrl-Z gives the terminal back and ``fg`` takes it again (main thread only; elsewhere the shell's

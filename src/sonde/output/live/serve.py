@@ -34,7 +34,7 @@ _POLICY = ("default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{no
 
 
 class PageServer:
-    """Serves the page; :meth:`publish` gives every browser the next snapshot. A thread of its own, until closed."""
+    """Serves the page in a thread of its own until closed; :meth:`publish_snapshot` sends each browser a snapshot."""
 
     def __init__(self, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(24)

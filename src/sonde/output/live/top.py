@@ -98,8 +98,8 @@ what it gains per second. The last line has what was lost, and what the programs
 
 
 class TopApp(App[None]):
-    """Shows the snapshots that :meth:`show` is given, from any thread; ``stop`` is called when the user quits, or his
-    terminal is gone. ``ending``: when the run was asked to end."""
+    """Shows the snapshots given to :meth:`show_snapshot`, from any thread; ``stop`` is called when the user quits or
+    the terminal is gone. ``ending``: when the run was asked to end."""
 
     CSS = """
     #head { height: 1; background: $primary; color: $text; padding: 0 1; }

@@ -2,8 +2,8 @@
 
 A *link* keeps a program attached; closing it stops the program. Tracepoints and uprobes that go through perf events
 also have the event, and closing those takes the kernel tens of milliseconds each (it waits, under one lock, for
-everybody to leave the tracepoint). So :meth:`Links.stop` closes the links, and :meth:`Links.close`, called after the
-last line has been printed, the events. Closing such a link waits as long, but many can wait at once.
+everybody to leave the tracepoint). So :meth:`Links.detach_all` closes the links, and :meth:`Links.close`, called after
+the last line has been printed, the events. Closing such a link waits as long, but many can wait at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``for`` loops, and ``while`` loops whose end cannot be seen. Over a map, over ranges that are long or unknown at
-compile time, and where the body is too much for the verifier to follow again and again (:mod:`..cost`), the body
-becomes a callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); see :mod:`.state` for how it
-reaches the program's variables.
+compile time, and where the body is too much for the verifier to follow again and again (:mod:`...verifier_work`),
+the body becomes a callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); see :mod:`..state` for
+how it reaches the program's variables.
 """
 
 from __future__ import annotations
