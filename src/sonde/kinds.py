@@ -74,6 +74,9 @@ KINDS = {kind.name: kind for kind in (
 _BY_NAME = {name: kind for kind in KINDS.values() for name in (kind.name, *kind.aliases)}
 
 
+MOST_SLOW_LINKS = 20  # links closed one by one, each with a pause of the kernel's, for which the results still wait
+
+
 def find_kind(name: str) -> ProbeKind | None:
     """The kind that ``name`` or an alias means, in any case of letters."""
     return _BY_NAME.get(name) or _BY_NAME.get(name.lower())

@@ -1,13 +1,5 @@
 """The waist of the hourglass: what the compiler writes and the runtime loads. Data, no behaviour.
 
-Event records (both rings), in native byte order::
-
-    u32 site       index into ScriptSpec.sites
-    u32 probe      index into ScriptSpec.probes of the attach point that fired (0 if not known)
-    u64 time       boot-clock nanoseconds that order the record; 0 = "right after the record before it"
-    u64 position   control ring only: the data ring's producer position when the record was made
-    ...            the site's fields at their offsets (from the start of the record)
-
 State memory (map ``__state``: one mmapable array element of u64 words)::
 
     [0, probes)                      records lost to a full data ring, by probe
@@ -90,10 +82,7 @@ if TYPE_CHECKING:
         table: str
         own: list[int]  # numbers of a printf()'s arguments that are the script's own texts
 
-RECORD_HEADER = 16
-CONTROL_HEADER = 24
-MOST_FIXED = 64  # bytes of a text or buffer up to which sending all of it costs less than measuring it
-STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
+STATE = "__state"
 FOUND_OUT = "found "
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_THREADS = "__pyimages", "__pymisses", "__pythreads"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.runtime.maps.merge import apply_signs, merge_states, subtract_state, to_signed
+from sonde.base.words import to_signed
+from sonde.runtime.maps.merge import apply_signs, merge_states, subtract_state
 from sonde.types import Aggregate
 
 words = st.integers(0, 2**64 - 1)

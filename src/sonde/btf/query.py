@@ -6,6 +6,7 @@ import mmap
 import struct
 
 from ..base.record import Record
+from ..base.words import read_word
 from ..errors import MachineError
 from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 from . import codec
@@ -223,7 +224,7 @@ class Btf:
         owner = self.owning_btf(raw.id)
         if raw.kind == codec.ENUM64:
             pairs = [(n, high << 32 | low) for n, low, high in self.read_elements(raw, _ENUM64, raw.vlen)]
-            return [(v - (1 << 64) if raw.kflag and v >> 63 else v, owner.string_at(n)) for n, v in pairs]
+            return [(read_word(v, raw.kflag), owner.string_at(n)) for n, v in pairs]
         layout = _ENUM if raw.kflag else _ENUM_UNSIGNED
         return [(v, owner.string_at(n)) for n, v in self.read_elements(raw, layout, raw.vlen)]
 

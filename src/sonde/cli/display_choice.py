@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..base.memory_budget import LEAST, Memory
 from ..base.numbers import parse_whole
+from ..base.quantities import BYTES
 from ..base.tty import can_draw_on
 from ..errors import UsageError
 from .options import Parsed
-
-_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def redraws(parsed: Parsed) -> bool:
@@ -60,9 +59,9 @@ def whole_number(parsed: Parsed, key: str, default: int) -> int:
 def parse_memory(text: str) -> Memory:
     """``96M``: bytes, with K, M or G after them. UsageError for anything else, and below 32M."""
     number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "")
-    if not number.isascii() or not number.isdigit() or len(number) > 15 or unit not in _SIZES:
+    if not number.isascii() or not number.isdigit() or len(number) > 15 or unit not in BYTES:
         raise UsageError(f"--memory takes a size like 96M or 1G, not '{text}'")
-    total = int(number) * _SIZES[unit]
+    total = int(number) * BYTES[unit]
     if total < LEAST:
         raise UsageError(f"--memory takes 32M at least, not '{text}'")
     return Memory(total)

@@ -8,6 +8,7 @@ from ..language.ast import Assign, Call, For, MapRef
 from ..layouts import cpython as py
 from ..layouts import unwind_format
 from ..layouts.c_library_texts import TEXT_BYTES
+from ..layouts.event_records import CONTROL_RING, DATA_RING
 from ..layouts.uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
 from ..semantics.callees import row_of
 from ..semantics.nodes import walk_nodes
@@ -17,9 +18,7 @@ from ..source import Span
 from ..spec import (
     BUDGET,
     BUDGET_HEAD,
-    CONTROL_RING,
     CURRENT,
-    DATA_RING,
     EARLY,
     EARLY_SLOTS,
     FAMILY,

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+from ..base.words import divide_toward_zero, to_signed
 from .dominators import Tree, find_predecessors, reachable_blocks
 from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, BasicBlock, BpfFunction, Op, Operand, Program, Reg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
-
-MASK = (1 << 64) - 1
-
-
-def as_signed(value: int) -> int:
-    """The canonical form of a 64-bit constant: as a signed number."""
-    value &= MASK
-    return value - (1 << 64) if value >> 63 else value
-
 
 # --- control flow -----------------------------------------------------------------------------------------
 
@@ -91,7 +83,7 @@ def fold_operation(op: str, a: int, b: int, bits: int = 64) -> int | None:
     """``a op b`` as eBPF computes it; None for kinds that are not folded."""
     mask = (1 << bits) - 1
     ua, ub = a & mask, b & mask
-    sa, sb = as_signed(a), as_signed(b)
+    sa, sb = to_signed(a), to_signed(b)
     shift = ub & (bits - 1)
     if op == "add":
         result = ua + ub
@@ -104,7 +96,7 @@ def fold_operation(op: str, a: int, b: int, bits: int = 64) -> int | None:
     elif op == "mod":
         result = ua % ub if ub else ua
     elif op in ("sdiv", "smod"):
-        quotient = 0 if not sb else abs(sa) // abs(sb) * (1 if (sa < 0) == (sb < 0) else -1)
+        quotient = 0 if not sb else divide_toward_zero(sa, sb)
         result = quotient if op == "sdiv" else (sa - quotient * sb if sb else sa)
     elif op == "and":
         result = ua & ub
@@ -120,7 +112,7 @@ def fold_operation(op: str, a: int, b: int, bits: int = 64) -> int | None:
         result = sa >> shift
     else:
         return None
-    return as_signed(result & mask)
+    return to_signed(result & mask)
 
 
 Key: TypeAlias = tuple[str, tuple[int, ...], int, int, int, int, bool]  # of an expression, see Numbering._key
@@ -276,14 +268,14 @@ class Numbering:
         a = op.args[0]
         if isinstance(a, int):
             if op.kind == "neg":
-                self._become(op, as_signed(-a))
+                self._become(op, to_signed(-a))
                 return
             low = a & ((1 << op.bits) - 1)
             if op.kind == "swap":
                 low = int.from_bytes(low.to_bytes(op.bits // 8, "little"), "big")
             if op.kind == "sext" and low >> (op.bits - 1):
                 low -= 1 << op.bits
-            self._become(op, as_signed(low))
+            self._become(op, to_signed(low))
         elif op.kind == "zext" and self._bound(a) <= op.bits or op.kind == "sext" and self._bound(a) < op.bits:
             self._become(op, a)
         elif op.kind in ("zext", "sext") and op.bits == 64:

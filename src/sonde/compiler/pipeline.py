@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..asm.assemble import assemble, format_listing
-from ..kinds import KINDS
+from ..kinds import KINDS, MOST_SLOW_LINKS
 from ..language.ast import Call, Node
 from ..semantics.callees import row_of
 from ..semantics.nodes import walk_nodes
@@ -73,10 +73,7 @@ def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     told to do nothing any more, the results are shown, and detaching comes last."""
     ways = [a.method for p in checked.probes for a in p.attach]
     alone = {way for way in set(ways) if KINDS[way].multi and not world.has_feature(KINDS[way].multi)}
-    return sum(way in alone for way in ways) > SLOW
-
-
-SLOW = 20  # links that are closed one by one; the runtime counts them too
+    return sum(way in alone for way in ways) > MOST_SLOW_LINKS
 
 
 def sends_data(checked: CheckedScript) -> bool:

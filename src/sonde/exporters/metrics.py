@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 
 from ..base.record import Record, Value
+from ..base.words import divide_toward_zero
 from ..library.tables import row_sites
 from ..output.units import Unit, bare_name, in_base_unit, map_unit, named_unit
 from ..output.views.csv import cell_value, key_columns
 from ..output.views.view import key_parts
 from ..runtime.losses import Losses, describe_error
-from ..runtime.maps.aggregates import Histogram, Stats, divide_toward_zero
+from ..runtime.maps.aggregates import Histogram, Stats
 from ..runtime.maps.series import Series
 from ..runtime.provenance import Provenance
 from ..runtime.records.values import Item, Items, ScriptValue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..arch import ARCHES
+from ..base.words import to_signed
 from ..compiler.ir import Operand
 from ..compiler.lower import memory, tasks
 from ..compiler.lower.arithmetic import as_number
@@ -68,18 +69,14 @@ def _lower_percpu_kaddr(lo: Lower, call: Call) -> Operand:
     """The variable's offset plus the CPU's base (__per_cpu_offset[cpu])."""
     table = lo.world.kernel_symbol("__per_cpu_offset")
     number = lo.scalar_value(call.args[1]) if len(call.args) > 1 else lo.b.cpu_number()
-    at = lo.b.alu("add", lo.b.mov(_as_signed(table or 0)), lo.b.alu("lsh", number, 3))
+    at = lo.b.alu("add", lo.b.mov(to_signed(table or 0)), lo.b.alu("lsh", number, 3))
     base = memory.read_scalar(lo, Mem(at, 0, KERNEL), UINT64)
-    found = lo.b.alu("add", base, _as_signed(choice_of(call, Distance).bytes))
+    found = lo.b.alu("add", base, to_signed(choice_of(call, Distance).bytes))
     if len(call.args) < 2:
         return found
     result = lo.b.function.reg("percpu")  # there is no such CPU: NULL
     lo.select(result, lambda yes, no: lo.b.branch("jlt", number, lo.world.cpus, yes, no), lambda: found, lambda: 0)
     return result
-
-
-def _as_signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
 
 
 def check_uaddr(context: CheckContext, node: Call, types: Types) -> Type | None:

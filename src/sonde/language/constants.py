@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..base.words import MASK, divide_toward_zero
 from .ast import Binary, BoolLiteral, Expr, IntLiteral, Ternary, Unary
 
 TYPE_CHECKING = False
@@ -41,18 +42,13 @@ def evaluate_constant(node: Expr, lookup: Callable[[Expr], int | None]) -> int:
 
 def _wrap_64_bits(value: int) -> int:
     """A value truncated to 64 bits; unsigned only where it does not fit otherwise."""
-    return value if -(1 << 63) <= value < 1 << 64 else value & ((1 << 64) - 1)
-
-
-def _divide_toward_zero(a: int, b: int) -> int:
-    """Division as in C, rounding towards zero."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return value if -(1 << 63) <= value < 1 << 64 else value & MASK
 
 
 _UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "~": lambda a: ~a, "!": lambda a: int(not a)}
 _BINARY: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divide_toward_zero,
-    "%": lambda a, b: a - _divide_toward_zero(a, b) * b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": divide_toward_zero,
+    "%": lambda a, b: a - divide_toward_zero(a, b) * b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b,
     "&&": lambda a, b: int(bool(a and b)), "||": lambda a, b: int(bool(a or b)),
     "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b),

@@ -8,6 +8,7 @@ An error in the text becomes a ``bad`` token, which is reported only if the pars
 from __future__ import annotations
 
 from ..base import regex_cache
+from ..base.quantities import NANOSECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,7 +205,6 @@ def confusion(char: str) -> list[str]:
 
 # Patterns for what few scripts have are compiled on first use: start-up time is budgeted.
 _NUMBER = r"(?:0[xX]([0-9a-fA-F_]+)|0([0-7_]+)|([0-9][0-9_]*)(?:[eE]([0-9_]+))?)([a-zA-Z]*)"
-_DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 _COEFFICIENTS = frozenset("123456789")
 _C_SUFFIXES = frozenset(("", "u", "l", "ul", "lu", "ll", "ull", "llu"))
 MAX_INT = 2**64 - 1
@@ -223,7 +223,7 @@ def parse_integer(text: str) -> int | None:
     hexadecimal, octal, decimal, exponent, suffix = found.groups()
     written = hexadecimal or octal or decimal
     digits = written.replace("_", "").lstrip("0") or "0"
-    if suffix.lower() not in _C_SUFFIXES and (hexadecimal or suffix not in _DURATIONS):
+    if suffix.lower() not in _C_SUFFIXES and (hexadecimal or suffix not in NANOSECONDS):
         return None
     if decimal and len(decimal) > 1 and decimal[0] == "0":  # an octal number with an 8 or 9
         return None
@@ -233,7 +233,7 @@ def parse_integer(text: str) -> int | None:
     if exponent:
         power = exponent.replace("_", "").lstrip("0")
         value *= 10 ** (int(power or "0") if len(power) <= 2 else 99)
-    return value * _DURATIONS.get(suffix, 1)
+    return value * NANOSECONDS.get(suffix, 1)
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"'}

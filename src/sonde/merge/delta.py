@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from ..base.record import Record
-from ..runtime.maps.merge import MASK, is_additive
+from ..base.words import MASK
 from ..types import Aggregate
 
 Words = Sequence[int]  # of an aggregate, as laid out in sonde.types
@@ -98,7 +98,7 @@ class Differ:
 
     def __init__(self, aggregate: Aggregate | None, keys: KeyNumbers) -> None:
         self._keys = keys
-        self._adds = aggregate is not None and is_additive(aggregate)
+        self._adds = aggregate is not None and aggregate.is_additive
         self._plain = aggregate is None
         self._told: dict[Key, Words | bytes] = {}
 

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from ..base.words import MASK
 from ..errors import SondeError
 from ..runtime.maps.aggregate_values import aggregate_value
-from ..runtime.maps.merge import MASK, is_additive, merge_states
+from ..runtime.maps.merge import merge_states
 from ..types import Aggregate
 from .delta import Delta
 from .portable import decode_value, kind_of
@@ -110,7 +111,7 @@ class Table:
         self.aggregate = aggregate
         self.by_source = by_source or aggregate is None
         self._width = aggregate.words if aggregate is not None else 1
-        self._adds = aggregate is not None and is_additive(aggregate)
+        self._adds = aggregate is not None and aggregate.is_additive
         self._places: dict[ScriptValue, int] = {}
         self._keys: list[ScriptValue] = []
         self._sources: list[int] = []  # by place: how many sources have the key

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from struct import Struct as Layout
 
 from ..base.end_request import Ending
 from ..base.fast_stdlib import Protocol
+from ..layouts.event_records import read_time
 from ..runtime.provenance import Provenance
 from ..runtime.records.decoders import make_buffer_decoder, make_decoder
 from ..runtime.records.values import DecodingContext, Item, Items, OwnText, ScriptValue, strftime
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[bytes, int], object]"  # (buffer, offset of a record)
 # (map, "" | "clear" | "zero") -> its (key, value) pairs
 Take: TypeAlias = "Callable[[str, str], Items]"
-
-_TIME = Layout("=8xQ").unpack_from
 
 
 class Output(Protocol):
@@ -210,7 +208,7 @@ class Printer:
         format, out, context = site.data["format"], self.out, self.context
 
         def print_time(buffer: bytes, offset: int) -> None:
-            when = _TIME(buffer, offset)[0] or context.boot_time()
+            when = read_time(buffer, offset) or context.boot_time()
             out.write_time(strftime(format, context.wall_clock(when, "boot")))
         return print_time
 
@@ -267,7 +265,7 @@ class Printer:
 
         def write_packet(buffer: bytes, offset: int) -> None:
             length = int.from_bytes(buffer[offset + length_at:offset + length_at + 4], sys.byteorder)
-            file.write(context.wall_clock(_TIME(buffer, offset)[0], "boot"), decode(buffer, offset + at), length)
+            file.write(context.wall_clock(read_time(buffer, offset), "boot"), decode(buffer, offset + at), length)
         return write_packet
 
     def _print_map_handler(self, site: EventSite) -> Handler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..base.words import MASK
 from ..spec import FormatPart
 from ..types import Type
 
@@ -26,6 +27,6 @@ def lower_half(part: FormatPart, type: Type, tell: OnCut) -> Callable[[int, int]
     def take_lower(lower: int, upper: int) -> int:
         whole = upper << 32 | lower & 0xFFFFFFFF
         if not least <= whole < end:
-            tell(part, whole if type_signed else whole & (1 << 64) - 1)
+            tell(part, whole if type_signed else whole & MASK)
         return lower
     return take_lower

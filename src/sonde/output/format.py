@@ -20,15 +20,16 @@ from struct import Struct as Layout
 
 from ..base.fast_stdlib import TypeVar
 from ..base.record import Record
+from ..base.words import INT_CODES
+from ..layouts.event_records import MOST_FIXED
 from ..runtime.records.decoders import (
-    INT_CODES,
     make_buffer_decoder,
     make_decoder,
     make_long_text_cutter,
     make_text_cutter,
 )
 from ..runtime.records.values import Buffer, DecodingContext, ScriptValue, to_text
-from ..spec import MOST_FIXED, EventField, FormatPart
+from ..spec import EventField, FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
 from .cut import lower_half
 
@@ -234,9 +235,9 @@ class _Site:
         if own >= bits:
             size = bits // 8
             at = field.offset if sys.byteorder == "little" else field.offset + type.size - size
-            return self._add_slot(at, size, INT_CODES[bits, signed])
+            return self._add_slot(at, size, INT_CODES[bits // 8, signed])
         from_signed = bool(getattr(type, "signed", False))
-        value = self._add_slot(field.offset, type.size, INT_CODES[own, from_signed])
+        value = self._add_slot(field.offset, type.size, INT_CODES[type.size, from_signed])
         return f"{value} & {(1 << bits) - 1}" if from_signed and not signed else value
 
     def _add_character(self, part: FormatPart, field: EventField) -> None:
@@ -262,7 +263,7 @@ class _Site:
         self._add_text(part, f"{self._bind_object(cut)}(b, o + {field.offset})")
 
     def _add_named(self, part: FormatPart, field: EventField, type: Enum | Bool) -> None:
-        code = "B" if isinstance(type, Bool) else INT_CODES[type.bits, type.signed]
+        code = "B" if isinstance(type, Bool) else INT_CODES[type.size, type.signed]
         value = self._add_slot(field.offset, type.size, code)
         if isinstance(type, Bool):
             self._add_text(part, f"(b'true' if {value} else b'false')")

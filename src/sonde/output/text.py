@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..base.fast_stdlib import itemgetter
+from ..base.words import divide_toward_zero
 from ..runtime.losses import with_times
-from ..runtime.maps.aggregates import Drawing, Histogram, Stats, divide_toward_zero
+from ..runtime.maps.aggregates import Drawing, Histogram, Stats
 from ..runtime.provenance import Provenance
 from ..runtime.records.values import (
     ArrayValue,

@@ -8,21 +8,22 @@ available; a program that follows a pointer ends with an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from errno import E2BIG, EEXIST, EFAULT, EINVAL, ENOENT
 from struct import Struct as Layout
 from struct import error as StructError
 from sys import byteorder
 from typing import Any
 
+from ..base.words import MASK
 from ..compiler import helpers as h
 from ..errors import UsageError
 from ..runtime.maps.access import Map, _Chunk
 from ..runtime.maps.merge import State
 from ..spec import STATE, ErrorSite, MapSpec, ProgramSpec, ScriptSpec
 from ..types import round_up
-from .bytecode import DEPTH, FRAMES, HANDLES, MASK, Frames, Function, StackPlace, UntranslatableError, translate
+from .bytecode import DEPTH, FRAMES, HANDLES, Frames, Function, StackPlace, UntranslatableError, translate
 from .evaluate import UnanswerableError
 
-ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
 MOST_ROUNDS = 1 << 23  # of bpf_loop()
 ELEMENT = 300          # bytes that an element takes besides its key and value, about
 _READS = (h.READ_USER, h.READ_USER_STR)

@@ -34,13 +34,12 @@ from ..asm.insn import (
     decode_program,
 )
 from ..base.record import Value
+from ..base.words import INT_CODES, MASK, divide_toward_zero, to_signed
 
-MASK, HALF = (1 << 64) - 1, 1 << 63
 STACK, DEPTH = 512, 64  # bytes of a frame; nested frames
 # Upper halves of addresses, where no pointer of a traced machine points: such addresses are not canonical.
 FRAMES, HANDLES = 0x5A000000, 0x5B000000
 GROUP = 16              # blocks that one test skips
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "or": "|", "and": "&", "xor": "^"}
 
 Function = Callable[..., int]
@@ -74,18 +73,13 @@ class Frames:
 
 def _divide(a: int, b: int, bits: int) -> int:
     """The signed quotient; 0 where there is none."""
-    a, b = _signed(a, bits), _signed(b, bits)
-    return (0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)) & (1 << bits) - 1
+    a, b = to_signed(a, bits), to_signed(b, bits)
+    return (0 if b == 0 else divide_toward_zero(a, b)) & (1 << bits) - 1
 
 
 def _remainder(a: int, b: int, bits: int) -> int:
-    a, b = _signed(a, bits), _signed(b, bits)
+    a, b = to_signed(a, bits), to_signed(b, bits)
     return (a if b == 0 else (abs(a) % abs(b)) * (-1 if a < 0 else 1)) & (1 << bits) - 1
-
-
-def _signed(value: int, bits: int) -> int:
-    half = 1 << bits - 1
-    return (value & (1 << bits) - 1 ^ half) - half
 
 
 def _swap(value: int, size: int) -> int:
@@ -104,7 +98,8 @@ def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, F
     insns = dict(decode_program(code))
     space: dict[str, Any] = {"regions": frames.regions, "stacks": frames.stacks, "depth": frames.depth,
                              "divide": _divide, "remainder": _remainder, "swap": _swap}
-    for size, letter in _CODES.items():
+    for size in (1, 2, 4, 8):
+        letter = INT_CODES[size, False]
         space[f"get{size}"], space[f"put{size}"] = Layout("=" + letter).unpack_from, Layout("=" + letter).pack_into
         space[f"gets{size}"] = Layout("=" + letter.lower()).unpack_from
     for number, helper in helpers.items():
@@ -259,7 +254,7 @@ class _PythonWriter:
             return given
         old = before.get(insn.dst)
         if isinstance(old, StackPlace) and isinstance(given, int):
-            at = _signed(old.at + given, 64)
+            at = to_signed(old.at + given, 64)
             return StackPlace(at) if 0 <= at <= STACK else None
         return old + given & MASK if isinstance(old, int) and isinstance(given, int) else None
 
@@ -304,7 +299,7 @@ class _PythonWriter:
 
     def _wide(self, slot: int, insn: Insn) -> int:
         if insn.src == PSEUDO_FUNC:
-            entry = slot + 1 + _signed(insn.imm, 32)
+            entry = slot + 1 + to_signed(insn.imm, 32)
             self.found.append(entry)
             return entry
         if slot in self._addresses:

@@ -14,10 +14,12 @@ from typing import Any
 
 from .. import types as t
 from ..base.record import Record
+from ..base.words import INT_CODES, MASK
 from ..language import ast
+from ..layouts.event_records import HEADER, RECORD_HEADER
 from ..semantics.typed import CheckedProbe, CheckedScript, Element, WholeMap
 from ..source import Span
-from ..spec import CONTROL_HEADER, EventSite, ScriptSpec
+from ..spec import EventSite, ScriptSpec
 from ..types import Aggregate, Type
 from .evaluate import (
     ARITHMETIC,
@@ -34,9 +36,6 @@ from .evaluate import (
 from .events import RecordedEvent
 
 Loop = Callable[..., None]  # (rows of each event, the dictionaries of the maps, counts of errors, send)
-_MASK = (1 << 64) - 1
-_CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
-          (8, False): "Q", (8, True): "q"}
 
 
 def hist_bucket(value: int, bits: int) -> int:
@@ -285,7 +284,7 @@ class _ClauseWriter:
             self._add(depth, f"m{n}[k] = g{n}(k, 0) + 1")
             self._add(depth, f"m{m}[k] = g{m}(k, 0) + {value}")
         elif kind in ("min", "max"):
-            self._add(depth, f"v = {as_signed(value) if aggregate.signed else f'({value} & {_MASK})'}; w = g{n}(k)")
+            self._add(depth, f"v = {as_signed(value) if aggregate.signed else f'({value} & {MASK})'}; w = g{n}(k)")
             self._add(depth, f"if w is None or v {'<' if kind == 'min' else '>'} w: m{n}[k] = v")
         else:
             self._add(depth, f"v = {as_signed(value, call.args[0].type)}")
@@ -297,7 +296,7 @@ class _ClauseWriter:
     def _send(self, span: Span, values: Sequence[ast.Expr], depth: int) -> None:
         number = self._script.find_site(("printf", "print"), span, [value.type for value in values])
         site = self._script.spec.sites[number]
-        codes, end, fields = "=IIQ", 16, []
+        codes, end, fields = HEADER, RECORD_HEADER, []
         for value, field in zip(values, site.fields):
             for part, type, at in _parts_of(value, field.type, field.offset):
                 if not isinstance(type, (t.Timestamp, *SINGLE)):
@@ -314,7 +313,7 @@ class _ClauseWriter:
         site: EventSite = self._script.spec.sites[number]
         if not self._own or site.data.get("then") == "zero":
             raise UnanswerableError(node.span, "a map as it is on the way")
-        self._pack(number, f"=IIQ{site.size - CONTROL_HEADER + 8}x", [], depth)
+        self._pack(number, f"{HEADER}{site.size - RECORD_HEADER}x", [], depth)
         self._add(depth, "yield")
         return choice.map if site.data.get("then") else ""
 
@@ -336,7 +335,7 @@ def _parts_of(value: ast.Expr, type: Type, offset: int) -> Iterator[tuple[ast.Ex
 
 
 def _code(type: Type) -> str:
-    return f"{type.size}s" if isinstance(type, t.Str) else _CODES[type.size, bool(getattr(type, "signed", False))]
+    return f"{type.size}s" if isinstance(type, t.Str) else INT_CODES[type.size, bool(getattr(type, "signed", False))]
 
 
 def _on_map(node: ast.Stmt, names: Sequence[str]) -> str:

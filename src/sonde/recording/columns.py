@@ -30,6 +30,8 @@ from struct import error as StructError
 
 from .. import types as t
 from ..base.record import Value
+from ..base.words import INT_CODES
+from ..layouts.event_records import PROBE, TIME
 from ..runtime.records.batch import Batch
 from ..spec import EventSite, ScriptSpec
 from ..types import Type
@@ -41,7 +43,6 @@ MOST_BYTES = 32 << 20    # that the records of a block take when reassembled
 
 _COUNT = Layout("<I")
 _PAIR = Layout("<II")
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class Leaf(Value):
@@ -54,7 +55,7 @@ class Leaf(Value):
 
 def record_leaves(site: EventSite) -> list[Leaf]:
     """The columns of a site's records: the probe, the time, then the fields' leaves."""
-    return [Leaf(NUMBER, 4, 4), Leaf(NUMBER, 8, 8),
+    return [Leaf(NUMBER, PROBE, 4), Leaf(NUMBER, TIME, 8),
             *[leaf for field in site.fields for leaf in type_leaves(field.type, field.offset)]]
 
 
@@ -72,7 +73,7 @@ def type_leaves(type: Type, offset: int) -> Iterator[Leaf]:
     elif isinstance(type, t.Buf):
         yield Leaf(BUFFER, offset, type.size)
     elif type.size:
-        scalar = isinstance(type, t.Scalar | t.Timestamp) and type.size in _CODES
+        scalar = isinstance(type, t.Scalar | t.Timestamp) and (type.size, False) in INT_CODES
         yield Leaf(NUMBER if scalar else RAW, offset, type.size)
 
 
@@ -126,7 +127,7 @@ def pack_texts(texts: Sequence[bytes]) -> bytes:
     number = {text: index for index, text in enumerate(different)}
     width = _index_width(len(different))
     lengths = array("I", map(len, different)).tobytes()
-    indices = array(_CODES[width], map(number.__getitem__, texts)).tobytes()
+    indices = array(INT_CODES[width, False], map(number.__getitem__, texts)).tobytes()
     return b"".join([_COUNT.pack(len(different)), shuffle_bytes(lengths, 4), *different, shuffle_bytes(indices, width)])
 
 
@@ -143,7 +144,7 @@ def unpack_texts(column: bytes, size: int, count: int) -> tuple[list[bytes], lis
     width = _index_width(different)
     if len(lengths) != different or len(column) != starts[-1] + count * width or max(lengths, default=0) > size:
         raise RecordingError("a column of texts is not as long as it should be")
-    indices = array(_CODES[width], unshuffle_bytes(column[starts[-1]:], width)).tolist()
+    indices = array(INT_CODES[width, False], unshuffle_bytes(column[starts[-1]:], width)).tolist()
     if indices and max(indices) >= different:
         raise RecordingError("a column of texts names one that it does not have")
     return [column[a:b] for a, b in pairwise(starts)], indices
@@ -187,7 +188,7 @@ class SiteColumns:
         codes, end = "=I", 4
         values: list[Iterator[int] | Iterator[bytes]] = [iter([site] * count)]
         for leaf, column in sorted(zip(self.leaves, columns), key=lambda pair: pair[0].offset):
-            codes += f"{leaf.offset - end}x{_CODES[leaf.size] if leaf.kind == NUMBER else f'{leaf.size}s'}"
+            codes += f"{leaf.offset - end}x{INT_CODES[leaf.size, False] if leaf.kind == NUMBER else f'{leaf.size}s'}"
             end = leaf.offset + leaf.size
             values.append(unpack_leaf(leaf, column, count))
         return map(Layout(codes + f"{self.size - end}x").pack, *values)
@@ -196,7 +197,7 @@ class SiteColumns:
 def unpack_leaf(leaf: Leaf, column: bytes, count: int) -> Iterator[int] | Iterator[bytes]:
     """The values of a column: unsigned numbers, or bytes."""
     if leaf.kind == NUMBER:
-        return iter(array(_CODES[leaf.size], unpack_numbers(column, leaf.size, count)))
+        return iter(array(INT_CODES[leaf.size, False], unpack_numbers(column, leaf.size, count)))
     if leaf.kind in (TEXT, BUFFER):
         texts, indices = unpack_texts(column, leaf.size, count)
         return map(texts.__getitem__, indices)
@@ -208,7 +209,7 @@ def unpack_leaf(leaf: Leaf, column: bytes, count: int) -> Iterator[int] | Iterat
 def read_column(leaf: Leaf, column: bytes, count: int, type: Type) -> array[int] | list[bytes]:
     """The values of a column of texts, or of signed or unsigned numbers."""
     if leaf.kind == NUMBER:
-        code = _CODES[leaf.size]
+        code = INT_CODES[leaf.size, False]
         return array(code.lower() if getattr(type, "signed", False) else code, unpack_numbers(column, leaf.size, count))
     texts, indices = unpack_texts(column, leaf.size, count)
     return list(map(texts.__getitem__, indices))

@@ -7,6 +7,7 @@ compiler/lower/arithmetic.py and expressions.py). What is refused here is left t
 from __future__ import annotations
 
 from .. import types as t
+from ..base.words import MASK
 from ..errors import UsageError
 from ..language import ast
 from ..semantics.nodes import walk_nodes
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..semantics.typed import CheckedScript
 
-_MASK = (1 << 64) - 1
 ARITHMETIC = {"+", "-", "*", "&", "|", "^"}
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
 _PLAIN_KINDS = ("", "hash")  # of maps: those that keep what is assigned
@@ -290,4 +290,4 @@ def as_signed(code: str, type: Type | None = None) -> str:
 
 def as_unsigned(code: str, type: Type | None = None) -> str:
     """64 bits read as unsigned."""
-    return code if isinstance(type, t.Bool) or isinstance(type, t.Int) and not type.signed else f"({code} & {_MASK})"
+    return code if isinstance(type, t.Bool) or isinstance(type, t.Int) and not type.signed else f"({code} & {MASK})"

@@ -9,10 +9,12 @@ from sys import byteorder
 from typing import Any
 
 from .. import types as t
+from ..base.words import INT_CODES
 from ..kinds import find_kind
 from ..language.ast import Call, FieldAccess, Index, Node, Reference, Unary
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.parser import parse_script
+from ..layouts.event_records import read_time
 from ..runtime.records.batch import Batch, Records
 from ..semantics.callees import BuiltinRow, row_of
 from ..semantics.nodes import Use, is_args, walk_nodes
@@ -31,8 +33,6 @@ LARGEST_CONTEXT = 1 << 16  # bytes of a tracepoint's record
 PORTION = 1 << 18          # bytes of records that are handed out at once, about
 _ACTS = {"cat": "cat()", "system": "system()", "skboutput": "skboutput()", "join": "join()", "dump": "dump()"}
 _WITHOUT = ("args", "has_cpid", "probe", "probetype")  # builtins that the compiler resolves by itself
-_CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
-          (8, False): "Q", (8, True): "q"}
 
 
 def refuse_other_probes(source: Source, events: Sequence[str]) -> None:
@@ -150,7 +150,7 @@ class Runner:
 def _code(type: t.Type) -> str:
     if isinstance(type, t.Str):
         return f"{type.size}s"
-    return _CODES.get((type.size, bool(getattr(type, "signed", False))), f"{type.size}s")
+    return INT_CODES.get((type.size, bool(getattr(type, "signed", False))), f"{type.size}s")
 
 
 class Execution:
@@ -257,6 +257,6 @@ def records_of(sent: Sequence[bytes]) -> Records:
     for record in sent:
         offsets.append(at)
         at += len(record)
-    times = [int.from_bytes(record[8:16], byteorder) for record in sent]
+    times = [read_time(record, 0) for record in sent]
     return Records([Batch(0, b"".join(sent), times, [int.from_bytes(record[:4], byteorder) for record in sent],
                           offsets)])

@@ -16,6 +16,7 @@ from .. import spec as s
 from .. import types as t
 from ..base.json_checks import Json, JsonObject, as_flag, as_integer, as_integers, as_list, as_object, as_text, as_texts
 from ..base.record import Record
+from ..layouts.event_records import CONTROL_HEADER, RECORD_HEADER
 from ..output.table_rows import check_columns
 from ..source import Source, Span
 from .columns import MOST_BYTES
@@ -245,7 +246,7 @@ def _check_type(type: t.Type) -> None:
 def _check_site(site: s.EventSite, maps: set[str]) -> None:
     _need(site.kind in _SITES, "a site of no such kind")
     data, fields = _SITES[site.kind]
-    start = s.CONTROL_HEADER if site.control else s.RECORD_HEADER
+    start = CONTROL_HEADER if site.control else RECORD_HEADER
     _need(start <= site.size <= MOST_BYTES, "a record of no such size")
     _need(all(start <= f.offset and f.offset + f.type.size <= site.size for f in site.fields)
           and _apart([(f.offset, f.type.size) for f in site.fields]), "a field outside its record")

@@ -7,6 +7,7 @@ from sys import byteorder
 
 from .. import types as t
 from ..base.memory_budget import Memory
+from ..base.words import MASK, read_word
 from ..compiler.pipeline import compile_checked
 from ..compiling import check_source
 from ..errors import CompileError, UsageError
@@ -14,7 +15,7 @@ from ..kernel.types.recorded import BtfWorld
 from ..kernel.types.tracefs import parse_format
 from ..runtime.losses import Losses
 from ..runtime.maps.access import RawItem
-from ..runtime.maps.merge import apply_signs, to_signed
+from ..runtime.maps.merge import apply_signs
 from ..runtime.records.batch import Records
 from ..semantics.script_options import Options
 from ..semantics.typed import CheckedProbe, CheckedScript
@@ -44,7 +45,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-_MASK = (1 << 64) - 1
 SECOND = 10 ** 9  # ns
 LEAST_CPUS = 8  # that are assumed where a script asks for the CPU
 _FEATURES = ("ringbuf", "map_mmap", "isa_v4", "bpf_loop", "for_each_map_elem", "long_keys",
@@ -226,8 +226,8 @@ def _gather_buckets(aggregate: Aggregate, counts: dict[Key, int]) -> dict[Key, l
 def _words(aggregate: Aggregate, key: Key, first: dict[Key, int], second: dict[Key, int]) -> tuple[int, ...]:
     """An element's state, as read from the kernel."""
     if aggregate.kind in ("min", "max"):
-        return (to_signed(first[key]) if aggregate.signed else first[key], 1)
-    return (first[key] & _MASK, second[key] & _MASK) if aggregate.kind in ("avg", "stats") else (first[key] & _MASK,)
+        return (read_word(first[key], aggregate.signed), 1)
+    return (first[key] & MASK, second[key] & MASK) if aggregate.kind in ("avg", "stats") else (first[key] & MASK,)
 
 
 def _pack_key(named: MapSpec, key: Key) -> bytes:

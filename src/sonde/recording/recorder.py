@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..layouts.event_records import read_time
 from ..library.trace import Trace
 from ..output import Handler, Printer
 from ..output.outside import Outside
@@ -223,7 +224,7 @@ class Notes:
     def _keep_records(self, site: int, records: list[bytes]) -> None:
         """Keep records of one site that are about to be handled."""
         notes = self._sites[site]
-        self.context.moment = int.from_bytes(records[-1][8:16], sys.byteorder) or self.context.moment
+        self.context.moment = read_time(records[-1], 0) or self.context.moment
         if notes.named:
             records = [notes.ask_names(record) for record in records]
         if self.held:

@@ -24,17 +24,9 @@ from ..errors import AttachError
 from ..kernel import syscalls
 from ..kernel.clocks import boot_time
 from ..kernel.syscalls import Fd
-from ..kinds import KINDS
-from ..spec import (
-    CONTROL_HEADER,
-    CONTROL_RING,
-    DATA_RING,
-    FLIGHT,
-    FOUND_OUT,
-    STATE,
-    EventField,
-    ScriptSpec,
-)
+from ..kinds import KINDS, MOST_SLOW_LINKS
+from ..layouts.event_records import CONTROL_HEADER, CONTROL_RING, DATA_RING
+from ..spec import FLIGHT, FOUND_OUT, STATE, EventField, ScriptSpec
 from .attach.attachments import Attachments
 from .attach.loading import Loader
 from .attach.programs import LoadedProgram
@@ -62,7 +54,6 @@ if TYPE_CHECKING:
     from .waiting import Followed
 
 ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
-SLOW = 20  # links, the closing of which the results need not wait for
 
 
 class Session:
@@ -409,7 +400,7 @@ class Session:
     def _silence_programs(self) -> bool:
         """Where detaching takes seconds: have the programs do nothing from now on, and leave it to :meth:`close`."""
         slow = self._attachments.slow_links()
-        if slow <= SLOW or self._state is None or not self._state.has_global("exiting"):
+        if slow <= MOST_SLOW_LINKS or self._state is None or not self._state.has_global("exiting"):
             return False
         self._state.write_global("exiting", 1)
         self.detaching = slow

@@ -6,13 +6,14 @@ them are: so what ends "after ten seconds" has seen all of these, and ``elapsed`
 
 from __future__ import annotations
 
+from ..base.words import MASK
 from ..kernel.clocks import boot_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .maps.state import State
 
-FOREVER = (1 << 64) - 1
+FOREVER = MASK
 
 
 class TracingClock:

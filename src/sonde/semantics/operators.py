@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..base.words import MASK, divide_toward_zero, read_word
 from ..language import ast
 from ..language.ast import Expr
 from ..spec import MOST_GROUPS
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("&&", "||")
-_MASK = (1 << 64) - 1
 
 Side = tuple[Expr, Type]  # an operand and its type
 
@@ -81,7 +81,7 @@ def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
     if isinstance(operand, Enum):  # a number of 64 bits without a sign, which a fold would take for too large
         return number
     if isinstance(value, int) and not isinstance(node.operand, ast.Cast):
-        return _fold_minus(context, node, value) if node.op == "-" else fold_constant(node, ~value & _MASK)
+        return _fold_minus(context, node, value) if node.op == "-" else fold_constant(node, ~value & MASK)
     if isinstance(value, int) and not number.signed:
         node.const = (-value if node.op == "-" else ~value) & (1 << number.bits) - 1
     return Int(64, number.signed)
@@ -346,30 +346,19 @@ def _check_shift(context: CheckContext, node: Expr, op: str, a: Int, left: objec
     return Int(64, a.signed)
 
 
-def _divide_toward_zero(a: int, b: int) -> int:
-    """C's division: towards zero."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
 _FOLD: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divide_toward_zero,
-    "%": lambda a, b: a - b * _divide_toward_zero(a, b), "&": lambda a, b: a & b, "|": lambda a, b: a | b,
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": divide_toward_zero,
+    "%": lambda a, b: a - b * divide_toward_zero(a, b), "&": lambda a, b: a & b, "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b,
-    "<<": lambda a, b: _wrap_left_shift(a << b), ">>": lambda a, b: a >> b,
+    "<<": lambda a, b: read_word(a << b, signed=a < 0), ">>": lambda a, b: a >> b,
     "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b),
     "<=": lambda a, b: int(a <= b), ">": lambda a, b: int(a > b), ">=": lambda a, b: int(a >= b),
 }
 
 
-def _wrap_left_shift(value: int) -> int:
-    """What 64 bits keep of a left shift."""
-    kept = value & _MASK
-    return kept - (1 << 64) if value < 0 and kept >> 63 else kept
-
-
 def _fold_binary(context: CheckContext, node: Expr, op: str, left: int, right: int) -> Type | None:
     result = _FOLD[op](left, right)
-    return fold_constant(node, result) if -(1 << 63) <= result <= _MASK else _report_fold(context, node)
+    return fold_constant(node, result) if -(1 << 63) <= result <= MASK else _report_fold(context, node)
 
 
 def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:

@@ -7,6 +7,7 @@ matched, after calling ``finder.report_missing`` (which obeys ``missing_probes``
 from __future__ import annotations
 
 from ..base import regex_cache
+from ..base.quantities import NANOSECONDS
 from ..base.record import Record
 from ..kinds import KINDS, find_kind
 from ..language.ast import AttachPoint
@@ -152,10 +153,6 @@ def _raw_tracepoint_name(module: str, event: str) -> str:
 
 # --- timers and counters ----------------------------------------------------------------------------------
 
-_UNITS = {"s": 10 ** 9, "ms": 10 ** 6, "us": 10 ** 3, "ns": 1, "m": 60 * 10 ** 9, "h": 3600 * 10 ** 9,
-          "d": 86400 * 10 ** 9}
-
-
 LONGEST = (1 << 63) - 1  # ns; perf counts them as a signed number
 
 
@@ -182,7 +179,7 @@ def _parse_period(kind: str, parts: list[str]) -> int | str:
         return f"Invalid rate of {kind} probe: {describe_bad_number(parts[-1])}"
     if count <= 0 or sign:
         return f"{kind} frequency should be a positive integer"
-    length = count * _UNITS[found.group(2) or "ns"]
+    length = count * NANOSECONDS[found.group(2) or "ns"]
     if len(parts) == 2:
         unit, count = parts[0], length if found.group(2) else count
         if unit == "hz":
@@ -191,7 +188,7 @@ def _parse_period(kind: str, parts: list[str]) -> int | str:
             return f"{kind} probe must have unit of time"
         if unit not in ("s", "ms", "us", "ns"):
             return f"{unit} is not an accepted unit of time"
-        length = count * _UNITS[unit]
+        length = count * NANOSECONDS[unit]
     if length > LONGEST:
         return f"Invalid rate of {kind} probe: a period has at most {LONGEST} nanoseconds"
     if length < 1000 and len(parts) == 1:

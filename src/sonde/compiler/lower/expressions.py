@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...base.words import to_signed
 from ...language.ast import (
     Binary,
     BlockExpr,
@@ -23,7 +24,6 @@ from ...language.ast import (
 )
 from ...types import BPF, Aggregate, Bool, Int, Pointer
 from ..ir import MapAddr, Operand, Reg
-from ..optimize import as_signed
 from . import memory
 from .arithmetic import as_number, lower_arithmetic
 from .calls import builtin_of, function_of
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 def scalar_value(lo: Lower, expr: Expr) -> Operand:
     """The canonical 64-bit value of a scalar expression."""
     if isinstance(expr.const, int):
-        return as_signed(int(expr.const))
+        return to_signed(int(expr.const))
     if is_condition(expr):
         return condition_value(lo, expr)
     return _SCALARS[type(expr)](lo, expr)
 
 
 def _lower_literal(lo: Lower, expr: Any) -> Operand:
-    return as_signed(int(expr.value))
+    return to_signed(int(expr.value))
 
 
 def _lower_variable(lo: Lower, expr: Variable) -> Operand:

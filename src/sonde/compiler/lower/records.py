@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from ...base.record import Record
 from ...language.ast import Expr, MapRef
+from ...layouts.event_records import CONTROL_HEADER, MOST_FIXED, POSITION, PROBE, RECORD_HEADER, SITE, TIME
 from ...semantics.naming import name_parts
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import WholeMap
-from ...spec import CONTROL_HEADER, FLIGHT_GAP, MOST_FIXED, RECORD_HEADER, Column, EventField, EventSite, FormatPart
+from ...spec import FLIGHT_GAP, Column, EventField, EventSite, FormatPart
 from ...types import Buf, Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand, Reg
@@ -92,8 +93,8 @@ def _write_head(lo: Lower, record: Mem, site: int, index: Operand) -> None:
         halves = [half.to_bytes(4, lo.byte_order) for half in (site, index)]
         lo.b.store(record.base, record.off, number_of_bytes(lo, b"".join(halves)))
     else:
-        lo.b.store(record.base, record.off, site, 4)
-        lo.b.store(record.base, record.off + 4, index, 4)
+        lo.b.store(record.base, record.off + SITE, site, 4)
+        lo.b.store(record.base, record.off + PROBE, index, 4)
 
 
 def count_lost(lo: Lower, index: Operand) -> None:
@@ -110,7 +111,7 @@ def count_lost(lo: Lower, index: Operand) -> None:
 
 def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
     """Write the time that orders the record, hand it over."""
-    lo.b.store(reserved.record, 8, time)
+    lo.b.store(reserved.record, TIME, time)
     if reserved.own is not None:
         from . import flight
         flight.commit_place(lo, reserved.record, reserved.own, reserved.size)
@@ -194,7 +195,7 @@ def _send_with_tail(lo: Lower, site: EventSite, values: list[Expr], early: dict[
         assert isinstance(text, Expr | Mem)
         used = write_tail(lo, text, record.at(field.offset), field.type)
         _write_head(lo, record, lo.unit.site(site), index)
-        lo.b.store(record.base, record.off + 8, _record_time(lo, before, stamp))
+        lo.b.store(record.base, record.off + TIME, _record_time(lo, before, stamp))
         sent = lo.b.call(h.RING_OUTPUT, [MapFd(lo.unit.ring(False)), lo.operand_address(record),
                                          lo.b.alu("add", used, field.offset), 0], "ringbuf_output")
     lo.b.branch("jeq", sent, 0, done, lost)
@@ -222,7 +223,7 @@ def send_control_record(lo: Lower, kind: str, data: SiteData, value: Operand | N
     position = lo.b.call(h.RING_QUERY, [MapFd(lo.unit.ring(False)), h.RING_PRODUCER_POSITION], "ringbuf_query") \
         if lo.unit.sends_data and not lo.unit.options.flight else 0
     reserved = reserve_record(lo, site)
-    lo.b.store(reserved.record, RECORD_HEADER, position)
+    lo.b.store(reserved.record, POSITION, position)
     if value is not None:
         lo.b.store(reserved.record, fields[0].offset, value)
     before = time = lo.state.last_time

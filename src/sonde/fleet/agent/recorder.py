@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...layouts.event_records import read_probe
 from ...merge.portable import LONGEST, PortableError, encode_value
 from ...output import Handler, Printer, Take
 from ...output.table_rows import RowCell, Rows, has_tables
@@ -66,7 +66,7 @@ class ColumnRecorder:
             raise PortableError(f"a value of {len(self._value)} bytes: {LONGEST} are the most that can be sent")
         self._walls.append(self._trace.context.wall_clock(event.time, "boot"))
         self._sites.append(site)
-        self._probes.append(int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder))
+        self._probes.append(read_probe(buffer, offset))
         self._texts.append(self._text)
         self._values.append(self._value)
         self.size += len(self._text) + len(self._value) + _PARTS

@@ -8,11 +8,11 @@ the maps with each window, all that is left at the end. What it may run is the p
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from ...errors import SondeError
+from ...layouts.event_records import read_time
 from ...merge.delta import Delta, Differ, Key, KeyNumbers, Words
 from ...merge.portable import encode_value
 from ...spec import MapSpec
@@ -228,7 +228,7 @@ class AgentRun:
         for site, buffer, offset in records:
             kind = sites[site].kind
             if kind == "print_map":
-                self._send_printed(site, int.from_bytes(buffer[offset + 8:offset + 16], sys.byteorder))
+                self._send_printed(site, read_time(buffer, offset))
             elif kind in ("clear", "zero"):
                 self._trace.act_on_site(site)
             elif kind != "exit":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from ...base.quantities import BYTES, NANOSECONDS
 from ...errors import UsageError
 from ...kernel.host import possible_cpus
 from ...spec import LEAST_SEGMENT
 
 DEFAULT = 64 << 20           # bytes for all CPUs, unless that is less than LEAST for each
 LEAST = 4 * LEAST_SEGMENT    # bytes for one CPU
-_UNITS = {"ms": 10 ** 6, "s": 10 ** 9, "m": 60 * 10 ** 9, "h": 3600 * 10 ** 9}
-_SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_UNITS = ("ms", "s", "m", "h")
 
 
 def parse_flight(text: str) -> tuple[int, int]:
@@ -23,8 +23,8 @@ def parse_duration(text: str, option: str) -> int:
     unit = text.lstrip("0123456789.")
     number = text.removesuffix(unit)
     digits = number.replace(".", "", 1)
-    found = int(float(number) * _UNITS[unit]) if digits.isdigit() and len(digits) < 10 and unit in _UNITS else 0
-    if not 0 < found <= 24 * _UNITS["h"]:
+    found = int(float(number) * NANOSECONDS[unit]) if digits.isdigit() and len(digits) < 10 and unit in _UNITS else 0
+    if not 0 < found <= NANOSECONDS["d"]:
         raise UsageError(f"{option} takes a time like 500ms, 30s or 5m, not '{text}'",
                          ["--flight 30s,64M: with so much memory"] if option == "--flight" else [])
     return found
@@ -36,9 +36,9 @@ def region_bytes(text: str) -> int:
     total = max(DEFAULT, 4 * LEAST * cpus)
     if text:
         number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
-        if not (number.isascii() and number.isdigit() and len(number) < 13 and (not unit or unit in _SIZES)):
+        if not (number.isascii() and number.isdigit() and len(number) < 13 and unit in BYTES):
             raise UsageError(f"--flight takes a size like 64M, not '{text}'")
-        total = int(number) * _SIZES.get(unit, 1)
+        total = int(number) * BYTES[unit]
     if total < LEAST * cpus:
         raise UsageError(f"--flight needs {LEAST >> 10}K for each of {cpus} CPUs: {LEAST * cpus >> 10}K at least, "
                          f"not '{text}'")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Callable, Sequence
 
 from ...base.end_request import Ending
 from ...base.memory_budget import Memory
 from ...base.record import Record
 from ...errors import UsageError
+from ...layouts.event_records import read_probe, read_time
 from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
 from .. import Handler, Output, Printer, Take, make_output
@@ -46,7 +46,6 @@ VIEWS = {
 TEXT = ("text", "json")
 FORMATS = (*TEXT, *VIEWS)
 
-_TIME_AT = 8  # of the u64 boot-clock nanoseconds in a record
 
 
 class Target(Record):
@@ -302,11 +301,10 @@ class ViewPrinter(Printer):
         return feed_event
 
     def _probe_of(self, buffer: bytes, offset: int) -> str:
-        number = int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder)
+        number = read_probe(buffer, offset)
         return self.spec.probes[number] if number < len(self.spec.probes) else ""
 
     def _time_of(self, buffer: bytes, offset: int) -> int:
         """Nanoseconds of the boot clock; a record without a time comes right after the one before it."""
-        at = offset + _TIME_AT
-        self._last = int.from_bytes(buffer[at:at + 8], sys.byteorder) or self._last
+        self._last = read_time(buffer, offset) or self._last
         return self._last

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from ... import types as t
 from ...base.numbers import parse_whole
+from ...base.quantities import NANOSECONDS
 from ...base.record import Record
 from ...runtime.records.events import Event
 from ...runtime.records.values import Items, RecordValue, ScriptValue, StackTrace, key_text, to_text
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _NAMED = ("name", "pid", "tid", "comm", "dur")  # members of a record that are not arguments but the event itself
 _DURATION = re.compile(r"(?:LAT|DUR|AGE)?\(?(s|ms|us|ns)\)?", re.IGNORECASE)  # a tool's column of how long it took
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _COUNTED = ("count", "sum", "min", "max", "avg")
 # Probes at a call's entry and return; ``what`` is the same of both.
 _ENTRY = re.compile(r"tracepoint:syscalls:sys_enter_(?P<what>.*)|(?:kprobe|uprobe|fentry):(?P<place>.*)")
@@ -263,7 +263,7 @@ def _duration(row: dict[str, str]) -> int | None:
         unit = _DURATION.fullmatch(name)
         number = _decimal(text) if unit is not None else ""
         if unit is not None and not isinstance(number, str):
-            return round(number * _NANOSECONDS[unit[1].lower()])
+            return round(number * NANOSECONDS[unit[1].lower()])
     return None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import struct
 
+from ...base.words import MASK
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 def varint(value: int) -> bytes:
     """Seven bits to a byte, the lowest ones first; of a negative number its 64 bits."""
-    value &= (1 << 64) - 1
+    value &= MASK
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 
 from ...errors import AttachError, SondeError
+from ...kinds import MOST_SLOW_LINKS
 from ...spec import BUDGET, BUDGET_HEAD, STATE, Attach, Gate, ScriptSpec
 from ..attach import links as attaching
 from ..losses import Withheld
@@ -39,7 +40,6 @@ BUSY, SHORTEST = 0.01, 0.002  # s: the shortest while programs are kept back, an
 FORGETS = 0.2       # s: the half-life of the rate that events once came at
 HELD = 80.0         # ns of a run that ends at the closed gate, statistics included
 UNKNOWN = 1500.0    # ns that a run is taken to need before one was measured, or where the kernel does not measure
-SLOW = 20           # links that the kernel detaches one by one, with a pause for each: these stay attached
 PRIORITY = -10      # of the keeper's thread, that it comes in time on a busy machine
 
 
@@ -159,7 +159,7 @@ class Budget:
         if self._balance <= 0 or shut and self._balance < self._full / 2:
             self._shut_gate()
             credit, counting = self.share * 1e9, self._rate * self._held_run_cost()  # ns per second
-            if counting > credit / 2 and self._links.count_slow_links() <= SLOW:
+            if counting > credit / 2 and self._links.count_slow_links() <= MOST_SLOW_LINKS:
                 self._detach_programs()
             missing = self._full / 2 - self._balance + self._look
             return min(max(missing / max(credit - counting, credit / 2), BUSY), self._quiet)

@@ -14,6 +14,7 @@ import time
 from ...arch import this_arch
 from ...base.record import Record
 from ...kernel import syscalls
+from ...layouts.event_records import TIME
 from ...spec import (
     FLIGHT,
     FLIGHT_GAP,
@@ -40,6 +41,7 @@ PATIENCE = 50    # rounds, before what has settled is taken
 ROUNDS = 20      # attempts to copy a region that writers overtake
 PREFIX = 8       # bytes before each record
 _HALF = (1 << 32) - 1
+_TIME = TIME // 8  # words from a record's beginning
 
 
 class Stretch(Record):
@@ -213,8 +215,8 @@ def _scan_alike(words: memoryview[int], place: int, stop: int, stamp: int, sites
 def _make_batch(segment: bytes, base: int, found: Sequence[int], sites: int | list[int]) -> Batch:
     """The records at these words."""
     words = memoryview(segment).cast("Q")
-    times = words[found.start + 1::found.step].tolist()[:len(found)] if isinstance(found, range) \
-        else [words[at + 1] for at in found]
+    times = words[found.start + _TIME::found.step].tolist()[:len(found)] if isinstance(found, range) \
+        else [words[at + _TIME] for at in found]
     return Batch(base, segment, times, sites, [at << 3 for at in found])
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...base.words import divide_toward_zero, read_word
 from ...types import Aggregate
-from .aggregates import Histogram, LinearHistogram, Stats, divide_toward_zero
+from .aggregates import Histogram, LinearHistogram, Stats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,14 +33,10 @@ def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None =
     if kind == "count":
         return words[0]
     if kind == "sum":
-        return _apply_sign(words[0], signed)
+        return read_word(words[0], signed)
     if kind in ("min", "max"):
-        return _apply_sign(words[0], signed) if words[1] else 0
-    count, total = words[0], _apply_sign(words[1], signed)
+        return read_word(words[0], signed) if words[1] else 0
+    count, total = words[0], read_word(words[1], signed)
     average = divide_toward_zero(total, count) if count else 0
     return average if kind == "avg" else Stats(count, average, total)
 
-
-def _apply_sign(value: int, signed: bool) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if signed and value >> 63 else value

@@ -193,8 +193,3 @@ def quantile(buckets: Sequence[Bucket], q: float) -> float | None:
             return bucket.low + (bucket.high - bucket.low) * rank / bucket.count
         rank -= bucket.count
     return None
-
-
-def divide_toward_zero(number: int, by: int) -> int:
-    """C's division: towards zero."""
-    return number // by if (number < 0) == (by < 0) else -(-number // by)

@@ -9,26 +9,14 @@ from __future__ import annotations
 from struct import pack
 
 from ...base.fast_stdlib import add
+from ...base.words import MASK, to_signed
 from ...types import Aggregate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MASK = (1 << 64) - 1
-_HALF = 1 << 63
-
 State = tuple[int, ...]
-
-
-def is_additive(aggregate: Aggregate) -> bool:
-    """Whether states add up, so that an earlier state can be subtracted from a later one."""
-    return aggregate.is_additive
-
-
-def to_signed(value: int) -> int:
-    """A u64 read as s64."""
-    return ((value + _HALF) & MASK) - _HALF
 
 
 def merge_states(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpus: int) -> list[State]:
@@ -38,7 +26,7 @@ def merge_states(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpu
     if aggregate.kind == "tseries":
         from .series import merge_series
         return [merge_series(aggregate, words[at:at + width * cpus], cpus) for at in range(0, len(words), width * cpus)]
-    if not is_additive(aggregate):
+    if not aggregate.is_additive:
         return _merge_extremes(aggregate, words, width * cpus)
     columns = []
     for at in range(width):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...base.record import Value
+from ...base.words import MASK, divide_toward_zero, read_word
 from ...types import Aggregate
-from .aggregates import Drawing, divide_toward_zero
+from .aggregates import Drawing
 
 WIDTH = 52  # places between the least and the greatest value
 SECOND = 1_000_000_000
@@ -132,16 +133,11 @@ def merge_series(aggregate: Aggregate, words: Sequence[int], cpus: int) -> tuple
 def _combine_values(aggregate: Aggregate, ours: Sequence[int], theirs: Sequence[int]) -> Sequence[int]:
     """(value, extra) of one interval from two CPUs."""
     if aggregate.agg in ("sum", "avg"):
-        mask = (1 << 64) - 1
-        return [(ours[0] + theirs[0]) & mask, ours[1] + theirs[1] if aggregate.agg == "avg" else 0]
+        return [(ours[0] + theirs[0]) & MASK, ours[1] + theirs[1] if aggregate.agg == "avg" else 0]
     if aggregate.agg == "":
         return ours if ours[1] >= theirs[1] else theirs
-    first = _apply_sign(ours[0], aggregate) <= _apply_sign(theirs[0], aggregate)
+    first = read_word(ours[0], aggregate.signed) <= read_word(theirs[0], aggregate.signed)
     return ours if first == (aggregate.agg == "min") else theirs
-
-
-def _apply_sign(value: int, aggregate: Aggregate) -> int:
-    return value - (1 << 64) if aggregate.signed and value >> 63 else value
 
 
 def make_series(aggregate: Aggregate, words: Sequence[int]) -> Series:
@@ -152,6 +148,6 @@ def make_series(aggregate: Aggregate, words: Sequence[int]) -> Series:
         stamp, value, extra = words[at:at + _WORDS]
         epoch = stamp - 1
         if stamp and epoch > newest - aggregate.high:
-            number = _apply_sign(value, aggregate)
+            number = read_word(value, aggregate.signed)
             values[epoch] = divide_toward_zero(number, extra) if aggregate.agg == "avg" and extra else number
     return Series(aggregate.low, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 
+from ...base.words import MASK
 from ...errors import SondeError
 from ...spec import ScriptSpec
 from .access import Map
@@ -27,7 +28,7 @@ class State:
         unknown = [name for name in self._globals if name not in values]
         if unknown:
             raise SondeError(f"no value is given for {', '.join(unknown)}")
-        words = [values[name] & (1 << 64) - 1 for name in self._globals]
+        words = [values[name] & MASK for name in self._globals]
         struct.pack_into(f"={len(words)}Q", self._memory, 8 * (self._probes + self._errors), *words)
 
     def has_global(self, name: str) -> bool:
@@ -47,7 +48,7 @@ class State:
     def write_global(self, name: str, value: int) -> None:
         """In one store, since programs may be adding to it."""
         with memoryview(self._memory) as view, view.cast("Q") as words:
-            words[self._index(name)] = value & (1 << 64) - 1
+            words[self._index(name)] = value & MASK
 
     def read_counts(self) -> tuple[list[int], list[int]]:
         """Records that were lost, by probe; failures, by error site."""

@@ -9,8 +9,9 @@ from struct import Struct as Layout
 from sys import byteorder
 
 from ... import types as t
+from ...base.words import INT_CODES
 from ...layouts.c_library_texts import error_text, signal_text
-from ...spec import MOST_FIXED
+from ...layouts.event_records import MOST_FIXED
 from ...types import Stack, Type
 from .values import (
     ArrayValue,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 Decode: TypeAlias = "Callable[[bytes, int], ScriptValue]"  # (buffer, offset) -> value
 DecodeColumn: TypeAlias = "Callable[[bytes], Sequence[ScriptValue]]"  # elements one after another -> their values
 
-INT_CODES = {(8, True): "b", (8, False): "B", (16, True): "h", (16, False): "H",
-             (32, True): "i", (32, False): "I", (64, True): "q", (64, False): "Q"}
 new_class = type  # the parameter ``type`` hides it below
 
 
@@ -57,7 +56,7 @@ def make_column_decoder(type: Type, context: DecodingContext, step: int, at: int
     """A function from many elements of ``step`` bytes each to the values of ``type`` that lie ``at`` bytes into each:
     those of :func:`make_decoder`, without a call for each where they are numbers, texts or tuples of such."""
     if type.__class__ is t.Int and isinstance(type, t.Int) and not step % type.size and not at % type.size:
-        code: Any = INT_CODES[type.bits, type.signed]  # one of the formats that memoryviews know
+        code: Any = INT_CODES[type.size, type.signed]  # one of the formats that memoryviews know
         each = step // type.size
         return lambda data: memoryview(data)[at:].cast(code)[::each].tolist() if data else []
     if isinstance(type, t.Str):
@@ -78,7 +77,7 @@ def _scalar_decoder(code: str) -> Callable[[bytes, int], int]:
 
 
 def _int_decoder(type: t.Int, _: DecodingContext) -> Decode:
-    return _scalar_decoder(INT_CODES[type.bits, type.signed])
+    return _scalar_decoder(INT_CODES[type.size, type.signed])
 
 
 def _bool_decoder(_type: t.Bool, _: DecodingContext) -> Decode:
@@ -100,7 +99,7 @@ def enum_class(type: t.Enum) -> Callable[[int], EnumValue]:
 
 
 def _enum_decoder(type: t.Enum, _: DecodingContext) -> Decode:
-    get, wrap = _scalar_decoder(INT_CODES[type.bits, type.signed]), enum_class(type)
+    get, wrap = _scalar_decoder(INT_CODES[type.size, type.signed]), enum_class(type)
     return lambda buffer, offset: wrap(get(buffer, offset))
 
 
@@ -230,7 +229,7 @@ def _stack_copy_decoder(type: t.StackCopy, context: DecodingContext) -> Decode:
 def _array_decoder(type: t.Array, context: DecodingContext) -> Decode:
     of = type.of
     if isinstance(of, t.Int):
-        unpack = Layout(f"={type.count}{INT_CODES[of.bits, of.signed]}").unpack_from
+        unpack = Layout(f"={type.count}{INT_CODES[of.size, of.signed]}").unpack_from
         return lambda buffer, offset: ArrayValue(unpack(buffer, offset))
     get, step, size = make_decoder(of, context), of.size, type.size
     starts = range(0, size, step or 1)
@@ -255,7 +254,7 @@ def _flat_codes(type: t.Tuple) -> str:
     for element, at in zip(type.of, type.offsets):
         if not isinstance(element, t.Int | t.Bool):
             return ""
-        code = "?" if isinstance(element, t.Bool) else INT_CODES[element.bits, element.signed]
+        code = "?" if isinstance(element, t.Bool) else INT_CODES[element.size, element.signed]
         codes += f"{at - end}x{code}"
         end = at + element.size
     return codes if type.of else ""

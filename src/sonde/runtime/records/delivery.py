@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 import time
 
 from ...base.end_request import Ending
 from ...base.fast_stdlib import deque
 from ...kernel.clocks import boot_time
+from ...layouts.event_records import read_position, read_probe
 from .batch import Batch, Records
 from .order import Sequencer
 
@@ -28,8 +28,6 @@ _TURN = 0.05        # s: what handling a portion should take, so that signals ar
 
 _CONTROL_BYTES = 256  # that a control record takes while it waits
 
-_POSITION = struct.Struct("=Q")
-_PROBE = struct.Struct("=4xI")
 _NOTHING = Batch(0, b"", [], 0, ())
 _CHEAP = ("exit", "clear", "zero")  # control records that are carried out even when time is up
 
@@ -90,7 +88,7 @@ class Delivery:
         room = self._memory // _CONTROL_BYTES - self._sequencer.controls
         if self.control is not None and room > 0 and self.control.unread_bytes():
             for site, buffer, offset in self.control.read_records():
-                position = _POSITION.unpack_from(buffer, offset + 16)[0]
+                position = read_position(buffer, offset)
                 self._sequencer.add_control(position, (site, buffer, offset))
                 see(site, buffer, offset)
 
@@ -165,8 +163,8 @@ class Delivery:
             if self._kinds[site] in _CHEAP:
                 kept.append(Batch(0, buffer, [0], site, [offset]))
             else:
-                self.dropped[_PROBE.unpack_from(buffer, offset)[0]] += 1
+                self.dropped[read_probe(buffer, offset)] += 1
         while self.data is not None and (batch := self.data.read_records(_READ)):
             for _, buffer, offset in batch:
-                self.dropped[_PROBE.unpack_from(buffer, offset)[0]] += 1
+                self.dropped[read_probe(buffer, offset)] += 1
         return Records(kept)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from struct import Struct as Layout
 from sys import byteorder
 
 from ...base.record import Value
+from ...layouts.event_records import read_header
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Aggregate, Int, Tuple, round_up
 from ..context import is_group
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 MANY = 1 << 15  # elements of a map whose reading may take long enough to say so
-
-_HEADER = Layout("=IIQ").unpack_from
 
 
 class Event(Value):
@@ -52,7 +50,7 @@ class EventDecoder:
 
     def decode(self, buffer: bytes, offset: int = 0) -> Event:
         """The event of the record at ``offset``."""
-        index, probe, time = _HEADER(buffer, offset)
+        index, probe, time = read_header(buffer, offset)
         site = self.spec.sites[index]
         values = self._sites.get(index) or self._compile_site(index, site)
         name = self.spec.probes[probe] if probe < len(self.spec.probes) else ""

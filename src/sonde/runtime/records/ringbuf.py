@@ -18,8 +18,8 @@ from ...arch import this_arch
 from ...kernel import syscalls
 from ...kernel.procfs import available_memory
 from ...kernel.syscalls import Fd
+from ...layouts.event_records import CONTROL_RING, SITE, TIME
 from ...layouts.uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
-from ...spec import CONTROL_RING
 from .batch import Batch
 
 TYPE_CHECKING = False
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
+_HEAD = 8  # bytes of the ring before a record
+_TIME, _SITE = (_HEAD + TIME) // 8, (_HEAD + SITE) // 4  # words, halves of words from there
 
 
 class Ring:
@@ -68,10 +70,10 @@ class Ring:
         self.position = self._consumer[0] = position + (count << 3)
         words, halves = memoryview(buffer).cast("Q"), memoryview(buffer).cast("I")
         if isinstance(found, range):
-            times, sites = words[2::found.step].tolist(), halves[2::2 * found.step].tolist()
+            times, sites = words[_TIME::found.step].tolist(), halves[_SITE::2 * found.step].tolist()
             offsets: Sequence[int] = range(8, (count + 1) << 3, found.step << 3)
         else:
-            times, sites = [words[at + 2] for at in found], [halves[2 * at + 2] for at in found]
+            times, sites = [words[at + _TIME] for at in found], [halves[2 * at + _SITE] for at in found]
             offsets = [(at + 1) << 3 for at in found]
         if 0 in times:
             self._inherit_times(times)

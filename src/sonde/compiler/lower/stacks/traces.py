@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ....base.words import to_signed
 from ....semantics.world import World
 from ....spec import FOUND_OUT
 from ....types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from ... import helpers as h
 from ...compilation import STACK_FRAMES
 from ...ir import BasicBlock, MapFd, Operand, Reg
-from ...optimize import as_signed
 from ..core import Lower
 from ..probes.contexts import UserFunctionContext, arch_of, task_registers
 from ..state import Mem
@@ -175,7 +175,7 @@ def _functions_beneath(lo: Lower) -> list[tuple[Operand, int]]:
     beneath = lo.context.beneath
     if beneath == "trampoline":
         traced = traced_address(lo)
-        return [(as_signed(traced) if isinstance(traced, int) else traced, _LENGTH)]
+        return [(to_signed(traced) if isinstance(traced, int) else traced, _LENGTH)]
     names: dict[str, None] = {}
     callbacks: list[tuple[Operand, int]] = []
     for event in lo.context.tracepoints(lo)[:_MOST_EVENTS]:
@@ -187,7 +187,7 @@ def _functions_beneath(lo: Lower) -> list[tuple[Operand, int]]:
                 callbacks.append((callback, _LENGTH))
             else:
                 names.update(dict.fromkeys(_callbacks_alike(lo.world, event)))
-    return callbacks + [(as_signed(address), _LENGTHS.get(name.rstrip("0123456789"), _LENGTH))
+    return callbacks + [(to_signed(address), _LENGTHS.get(name.rstrip("0123456789"), _LENGTH))
                         for name in names if (address := lo.world.kernel_symbol(name))]
 
 
@@ -204,7 +204,7 @@ def _callback_of_class(lo: Lower, event: str) -> Reg | None:
     b.set(address, b.load(word, 0))
     b.branch("jne", address, 0, read, unread)
     b.start(unread)
-    b.call(h.READ_KERNEL, [b.address(word), 8, as_signed(entry + _CALLBACK)], "probe_read_kernel")
+    b.call(h.READ_KERNEL, [b.address(word), 8, to_signed(entry + _CALLBACK)], "probe_read_kernel")
     b.set(address, b.load(word, 0))
     b.jump(read)
     b.start(read)

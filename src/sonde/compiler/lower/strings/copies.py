@@ -5,6 +5,7 @@ Code that looks at many characters is in :mod:`.words` (equality, length) and :m
 
 from __future__ import annotations
 
+from ....base.words import to_signed
 from ....language.ast import Expr
 from ...ir import BasicBlock, Operand
 from ..core import Lower
@@ -50,10 +51,10 @@ def branch_on_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: Basi
         at += step
         value = int.from_bytes(piece, "little")
         if at >= len(wanted):
-            lo.b.branch("jeq", have, value - (1 << 64) if value >> 63 else value, yes, no)
+            lo.b.branch("jeq", have, to_signed(value), yes, no)
             return
         more = lo.b.block("same")
-        lo.b.branch("jeq", have, value - (1 << 64) if value >> 63 else value, more, no)
+        lo.b.branch("jeq", have, to_signed(value), more, no)
         lo.b.start(more)
     lo.b.jump(yes)
 
