@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from btf_writer import Writer
 from sonde.btf import codec, ctext, query
-from sonde.btf.codec import PAIR, TRIPLE, WORD, Writer
+from sonde.btf.codec import PAIR, TRIPLE, WORD
 from sonde.btf.query import Btf, parse_btf
 from sonde.errors import MachineError
 from sonde.kernel.types.kernel_types import KernelTypes, function_prototype

@@ -134,7 +134,7 @@ def test_bpftool_agrees(make: Make) -> None:
     map = make(hashed("percpu_hash", COUNT))
     for n in range(50):
         map.update(key(n), per_cpu(n, 1000))
-    number = syscalls.map_info(map.fd).id
+    number = int.from_bytes(syscalls.object_info(map.fd, bytearray(80))[4:8], sys.byteorder)
     dump = subprocess.run(["bpftool", "-j", "map", "dump", "id", str(number)], capture_output=True, check=True)
     oracle = {}
     for element in json.loads(dump.stdout):

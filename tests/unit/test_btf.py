@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from btf_subset import extract_subset
+from btf_writer import Writer
 from sonde.btf import codec, ctext, query
 from sonde.btf import index as btf_index
-from sonde.btf.codec import PAIR, TRIPLE, Writer, build_program_btf
+from sonde.btf.codec import PAIR, TRIPLE, build_program_btf
 from sonde.btf.index import build_index, load_or_build_index
 from sonde.btf.query import Btf, parse_btf
 from sonde.errors import MachineError

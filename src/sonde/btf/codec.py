@@ -23,7 +23,7 @@ MODIFIERS = frozenset((VOLATILE, CONST, RESTRICT, TYPE_TAG))
 EXTRA = (0, 4, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 0, 0)
 EXTRA_EACH = (0, 0, 0, 0, 12, 12, 8, 0, 0, 0, 0, 0, 0, 8, 0, 12, 0, 0, 0, 12)
 
-INT_SIGNED, INT_CHAR, INT_BOOL = 1, 2, 4
+INT_SIGNED, INT_BOOL = 1, 4
 FUNC_STATIC, FUNC_GLOBAL = 0, 1
 
 HEADER = struct.Struct("=HBBIIIII")
@@ -150,15 +150,6 @@ class Writer:
         """A pointer to type ``to`` (0: void)."""
         return self.add_record(PTR, "", to)
 
-    def add_array(self, of: int, index: int, count: int) -> int:
-        """An array of ``count`` elements; ``index`` is the id of an integer type."""
-        return self.add_record(ARRAY, "", 0, TRIPLE.pack(of, index, count))
-
-    def add_struct(self, name: str, size: int, members: list[tuple[str, int, int]], union: bool = False) -> int:
-        """A struct of (name, type id, byte offset) members."""
-        extra = b"".join([TRIPLE.pack(self.add_string(n), t, at * 8) for n, t, at in members])
-        return self.add_record(UNION if union else STRUCT, name, size, extra, len(members))
-
     def add_prototype(self, returns: int, params: list[tuple[str, int]]) -> int:
         """A function prototype of (name, type id) parameters."""
         extra = b"".join([PAIR.pack(self.add_string(n), t) for n, t in params])
@@ -167,10 +158,6 @@ class Writer:
     def add_function(self, name: str, proto: int, linkage: int = FUNC_GLOBAL) -> int:
         """A function; ``linkage`` is FUNC_STATIC or FUNC_GLOBAL."""
         return self.add_record(FUNC, name, proto, vlen=linkage)
-
-    def add_typedef(self, name: str, of: int) -> int:
-        """A typedef."""
-        return self.add_record(TYPEDEF, name, of)
 
     def build_blob(self) -> bytes:
         """The finished BTF."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEEPEST = 64  # types that refer to one another until something other than a name or a pointer is reached
-AGGREGATES = frozenset((codec.STRUCT, codec.UNION))
 _ALIASES = codec.MODIFIERS | {codec.TYPEDEF}
 _MEMBER = codec.TRIPLE  # name_off, type, offset (with kflag: bit size << 24 | bit offset)
 _ENUM = struct.Struct("=Ii")

@@ -94,7 +94,6 @@ _WRAPPED = [(name,) for name in WRAPPERS]
 TOOL = "TOOL"  # the group of a tool's own options
 SHARED = {"no-redraw"}  # options of ours that a tool may have by a letter of its own
 REPEATED = {"I", "include", "hosts"}  # may be given several times: the values are lines
-FLAGS = {row.key for row in OPTIONS if not row.value}
 
 
 class Parsed(Record):

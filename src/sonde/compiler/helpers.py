@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import E2BIG as E2BIG
 
-from ..layouts.uapi import HELPERS
+from ..layouts.uapi import BPF_RB_PROD_POS, HELPERS
 
 
 def _find(names: str) -> list[int]:
@@ -27,7 +27,7 @@ SEQ_PRINTF, TRACE_PRINTK, TRACE_VPRINTK = _find("seq_printf trace_printk trace_v
 RING_OUTPUT, RING_RESERVE, RING_SUBMIT = _find("ringbuf_output ringbuf_reserve ringbuf_submit")
 RING_DISCARD, RING_QUERY = _find("ringbuf_discard ringbuf_query")
 
-RING_PRODUCER_POSITION = 3  # flag of RING_QUERY
+RING_PRODUCER_POSITION = BPF_RB_PROD_POS  # flag of RING_QUERY
 UPDATE_ANY, UPDATE_NEW = 0, 1
 USER_STACK = 1 << 8         # flag of GET_STACK
 # Bits in the result of MAP_UPDATE and MAP_DELETE: the verifier replaces the call by one of the map's own function,

@@ -80,18 +80,6 @@ class ProgramInfo(Record):
     type: int = 0  # BPF_PROG_TYPE_*
 
 
-class MapInfo(Record):
-    """What the kernel reports about a map."""
-
-    id: int
-    name: str
-    type: int
-    key_size: int
-    value_size: int
-    max_entries: int
-    flags: int
-
-
 # ---- plumbing
 
 DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # the errno of policies
@@ -250,13 +238,6 @@ def map_lookup_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, k
         raise syscall_error(call, -result)
     read = int(_BATCH.unpack_from(attr)[4]) if result in (0, -errno.ENOENT) else 0
     return read, -min(result, 0)
-
-
-def map_info(fd: Fd) -> MapInfo:
-    """Facts about a map."""
-    type_, id_, key, value, entries, flags, name = struct.unpack_from("=6I16s", _object_info(fd, 80))
-    return MapInfo(id=id_, name=name.rstrip(b"\0").decode(), type=type_, key_size=key, value_size=value,
-                   max_entries=entries, flags=flags)
 
 
 # ---- programs

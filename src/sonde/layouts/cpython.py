@@ -47,7 +47,7 @@ BOUND_GILSTATE = 1 << 3     # in a thread's status: it is the one of its OS thre
 INTERP_READ, THREAD_READ, FRAME_READ, CODE_READ = 96, 176, 80, 200  # bytes of each in which all that matters lies
 
 # Of a str and a bytes object, in every version
-TEXT_LENGTH, TEXT_STATE, TEXT_HASH = 16, 32, 24
+TEXT_LENGTH, TEXT_STATE = 16, 32
 BYTES_LENGTH, BYTES_START = 16, 32
 KIND_SHIFT, KIND_BITS, COMPACT, ASCII = 2, 7, 1 << 5, 1 << 6  # in the state
 

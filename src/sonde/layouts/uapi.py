@@ -51,7 +51,7 @@ netfilter
 """)
 
 # flags of maps and of updates
-BPF_ANY, BPF_NOEXIST, BPF_EXIST = 0, 1, 2
+BPF_EXIST = 2
 BPF_F_NO_PREALLOC = 1 << 0
 BPF_F_RDONLY_PROG = 1 << 7
 BPF_F_MMAPABLE = 1 << 10
@@ -91,8 +91,7 @@ BPF_MAX_RAW_TP_CONTEXT = 12 * 8  # bytes of context of a raw tracepoint program:
 # ring buffer
 BPF_RINGBUF_BUSY_BIT = 1 << 31
 BPF_RINGBUF_DISCARD_BIT = 1 << 30
-BPF_RB_AVAIL_DATA, BPF_RB_RING_SIZE, BPF_RB_CONS_POS, BPF_RB_PROD_POS = 0, 1, 2, 3
-BPF_RB_NO_WAKEUP, BPF_RB_FORCE_WAKEUP = 1, 2
+BPF_RB_PROD_POS = 3
 
 # perf_event_open(2)
 PERF_TYPE_HARDWARE = 0

@@ -41,7 +41,6 @@ from ..language.comments import describe_columns, parse_entries
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
-OPTIONAL = {"OPTIONS", "READING"}
 
 
 class ToolOption(Record):

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from btf_writer import Writer
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
-from sonde.btf.codec import PAIR, Writer
+from sonde.btf.codec import PAIR
 from sonde.compiling import live_world
 from sonde.errors import SyscallError
 from sonde.kernel import syscalls

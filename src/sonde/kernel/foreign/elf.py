@@ -16,10 +16,10 @@ from ...base.record import Record
 from ...errors import MachineError
 from .symbol_table import NAME, Functions, TooLargeError, function_in
 
-ET_EXEC, ET_DYN = 2, 3
+ET_EXEC = 2
 PT_LOAD, PT_NOTE = 1, 4
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
-STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 6, 10
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC = 0, 1, 2, 10
 NT_GNU_BUILD_ID = 3
 DT_NEEDED, DT_RPATH, DT_RUNPATH = 1, 15, 29
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...spec import UserFunction
 
 ORIGIN = ".sonde.origin"  # the section with the path of the file that the symbols came from
-_PT_LOAD, _PT_NOTE = 1, 4
+_PT_LOAD = 1
 _PROGBITS, _SYMTAB, _STRTAB, _NOTE, _NOBITS = 1, 2, 3, 7, 8
 _ALLOCATED_CODE = 2 | 4   # SHF_ALLOC, SHF_EXECINSTR
 _GLOBAL_FUNCTION = 1 << 4 | 2
