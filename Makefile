@@ -4,7 +4,7 @@
 #                (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde_tracer-*.whl
-# make test      style, types, and every test tier that this machine can run (20 minutes on two CPUs; 1.7 GB)
+# make test      style, types, and every test tier that this machine can run (30 minutes on two CPUs; 1.7 GB)
 # make test-live only the tier that traces the running kernel (root)
 # make test-vm   only the tier that boots Debian's kernels under QEMU, two of the seven each day (root; qemu-system-x86
 #                busybox-static kmod zstd lz4); with SONDE_VM_FULL=1 all of the live tier inside

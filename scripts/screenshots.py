@@ -160,7 +160,8 @@ def main() -> None:
         sonde("flame", "--diff", str(before), str(after), "-o", f"{SHOWN}/difference.svg")
         (folder / "reader.py").write_text(READER.replace("SECONDS", "9"))
         (folder / "longer.py").write_text(READER.replace("SECONDS", "30"))
-        reader, longer = [f"python3 {folder / name}" for name in ("reader.py", "longer.py")]
+        (folder / "python3").symlink_to(os.path.realpath(sys.executable))  # not a script that starts it
+        reader, longer = [f"{folder}/python3 {folder / name}" for name in ("reader.py", "longer.py")]
         sonde("-f", "heatmap", "-o", f"{SHOWN}/heatmap.svg", "-e", READS.replace("\n", " "), "-c", reader)
         top(longer)
         serve(longer)

@@ -1,4 +1,4 @@
-"""Every command that README.md shows is run as it stands."""
+"""Every command that README.md and docs/first-steps.md show with its output is run as it stands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from support import run_sonde
 
 PROJECT = Path(__file__).parents[2]
+STEPS = "docs/first-steps.md"
 
 
-def commands() -> list[str]:
-    """The commands behind ``# sonde`` in the fenced blocks: up to the line where all quotes are closed."""
+def commands(page: str) -> list[str]:
+    """The commands behind ``# sonde`` in a page's fenced blocks: up to the line where all quotes are closed."""
     found = []
-    for block in re.findall(r"^```\n(# sonde .*?)^```$", (PROJECT / "README.md").read_text(), re.M | re.S):
+    for block in re.findall(r"^```\n(# sonde .*?)^```$", (PROJECT / page).read_text(), re.M | re.S):
         lines = block.splitlines()
         command = lines.pop(0).removeprefix("# ")
         while command.count("'") % 2:
@@ -25,12 +26,13 @@ def commands() -> list[str]:
     return found
 
 
-def test_there_are_ten() -> None:
-    assert len(commands()) == 10
+def test_the_readme_has_three_and_the_first_steps_seven_more() -> None:
+    assert [len(commands(page)) for page in ("README.md", STEPS)] == [3, 7]
+    assert len({*commands("README.md"), *commands(STEPS)}) == 10
 
 
-@pytest.mark.parametrize("command", commands())
-def test_command_of_the_readme(command: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("command", [*commands("README.md"), *commands(STEPS)])
+def test_command_of_a_page(command: str, request: pytest.FixtureRequest) -> None:
     if "sock_send_length" in command:
         request.getfixturevalue("socket_lengths")
     done = run_sonde(*shlex.split(command)[1:], cwd=PROJECT)
@@ -42,9 +44,9 @@ def test_command_of_the_readme(command: str, request: pytest.FixtureRequest) -> 
 @pytest.mark.usefixtures("socket_lengths")
 def test_python_example(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(PROJECT)
-    code = re.search(r"^```python\n(.*?)^```$", (PROJECT / "README.md").read_text(), re.M | re.S)
+    code = re.search(r"^```python\n(.*?)^```$", (PROJECT / STEPS).read_text(), re.M | re.S)
     assert code is not None
-    exec(compile(code[1], "README.md", "exec"), {})
+    exec(compile(code[1], STEPS, "exec"), {})
     *_, sizes, losses = capsys.readouterr().out.splitlines()
     assert sizes == "40 Bucket(low=128, high=256, count=5)"
     assert losses == "nothing was lost"

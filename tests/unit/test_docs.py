@@ -192,9 +192,10 @@ def test_the_one_liners_are_those_of_their_table() -> None:
             assert text in section, text
 
 
-def test_the_readme_names_every_tool_once() -> None:
-    """In the table of what each is to learn about; profile, trace and argdist are commands."""
-    table = (ROOT / "README.md").read_text().partition("| to learn about | tools |")[2].partition("\n\n")[0]
+def test_the_tools_by_subject_are_all_tools() -> None:
+    """Each is named once; profile, trace and argdist are commands."""
+    page = (ROOT / "docs" / "tools-by-subject.md").read_text()
+    table = page.partition("| to learn about | tools |")[2].partition("\n\n")[0]
     named = re.findall(r"\b[a-z0-9]+\b", " ".join(row.split("|")[2].partition("(commands),")[2] or row.split("|")[2]
                                                   for row in table.splitlines()[2:]))
     assert sorted(named) == sorted(path.stem for path in (ROOT / "src/sonde/tools").glob("*.bt"))
