@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from sonde import tools  # noqa: E402
-from sonde.cli import commands  # noqa: E402
+from sonde.cli import command_table, commands  # noqa: E402
 from sonde.language.comments import parse_entries  # noqa: E402
 
 PAGES = ROOT / "docs" / "tools"
@@ -107,7 +107,7 @@ def overhead(name: str, measured: dict[str, Any]) -> str:
 def index(found: list[tools.Tool]) -> str:
     rows = [f"| [{tool.name}]({tool.name}.md) | {tool.purpose} |" for tool in found]
     others = [f"| [{each.name}]({each.name}.md) | {each.purpose} |"
-              for each in map(commands.command_page, commands.COMMANDS)]
+              for each in map(commands.command_page, command_table.COMMANDS)]
     return "\n".join([MADE.format(source="tools/*.bt", which="those"), "", "# The tools", "",
                       "`sonde NAME --help` prints these pages; `sonde doctor` says which tools work on this kernel.",
                       "Every tool takes Sonde's own options too: `-f json` makes an object of each row.", "",
@@ -122,7 +122,7 @@ def pages() -> dict[str, str]:
     """File name to content."""
     found = tools.all_tools()
     return {"README.md": index(found)} | {
-        f"{tool.name}.md": page(tool) for tool in [*found, *map(commands.command_page, commands.COMMANDS)]}
+        f"{tool.name}.md": page(tool) for tool in [*found, *map(commands.command_page, command_table.COMMANDS)]}
 
 
 def main() -> None:

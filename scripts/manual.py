@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from sonde import __version__, tools  # noqa: E402
-from sonde.cli import commands  # noqa: E402
+from sonde.cli import command_table, commands  # noqa: E402
 from sonde.cli.options import OPTIONS, Option, usage_text  # noqa: E402
 from sonde.output.views import FORMATS  # noqa: E402
 from sonde.tools import Tool, ToolOption  # noqa: E402
@@ -146,7 +146,7 @@ def fish_option(row: Option | ToolOption, condition: str) -> str:
 
 def files() -> dict[str, str]:
     """Every file, by its path below the prefix."""
-    found = [*tools.all_tools(), *[commands.command_page(name) for name in commands.COMMANDS]]
+    found = [*tools.all_tools(), *[commands.command_page(name) for name in command_table.COMMANDS]]
     return {f"{MAN}/sonde.1": main_page(found), **{f"{MAN}/sonde-{tool.name}.1": tool_page(tool) for tool in found},
             "share/bash-completion/completions/sonde": bash(found), "share/zsh/site-functions/_sonde": zsh(found),
             "share/fish/vendor_completions.d/sonde.fish": fish(found)}

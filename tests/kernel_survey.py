@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 from sonde.arch import this_arch
-from sonde.cli.doctor import examine_tool
+from sonde.cli.commands.doctor import examine_tool
 from sonde.cli.script_names import read_script
 from sonde.compiling import live_world, script_environment
 from sonde.errors import SondeError

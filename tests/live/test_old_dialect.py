@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sonde import compiling, tools
-from sonde.cli.doctor import examine_tool
+from sonde.cli.commands.doctor import examine_tool
 from sonde.errors import CompileError
 from sonde.semantics.script_options import Options
 from sonde.source import Source

@@ -21,7 +21,7 @@ from namespaces import port_of
 from printed import histogram_total
 from printed import rows as json_rows
 from sonde import compiling, tools
-from sonde.cli import doctor
+from sonde.cli.commands import doctor
 from support import RMDIR, Tracer, run_sonde, set_comm, without_counters
 
 ME = str(os.getpid())

@@ -115,6 +115,13 @@ def test_the_command_is_the_export(tmp_path: Path) -> None:
     assert found["AmbientCapabilities"] == found["CapabilityBoundingSet"] == capabilities
 
 
+def test_a_tools_own_options_stand_behind_its_name() -> None:
+    words = shlex.split(unit("--prometheus", "runqlat", "-m", "--keys", "50", "-i", "7")["ExecStart"])
+    assert words[words.index("export"):] == ["export", "-q", "--prometheus", "--keys=50", "--budget=5%%", "runqlat",
+                                             "--milliseconds", "--interval=7"]
+    assert "neither -p nor -c" in run_sonde("unit", "--prometheus", "-p", "7", "runqlat").stderr
+
+
 def test_another_budget(tmp_path: Path) -> None:
     assert "--budget=0.5%%" in shlex.split(unit("--prometheus", "--budget", "0.5%", "-e", RAW)["ExecStart"])
     assert "--budget takes a share" in run_sonde("unit", "--prometheus", "--budget", "half", "-e", RAW).stderr

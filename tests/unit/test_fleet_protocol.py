@@ -276,15 +276,16 @@ def test_options_of_the_fleet_and_of_the_tool() -> None:
     from sonde.cli.requests import options_of_tool
     parsed = parse_command_line(["fleet", "-H", "a", "--window", "2", "runqlat", "-m", "--seconds", "5", "1"],
                                 options_of_tool)
-    assert parsed.wrapping == {"hosts": "a", "window": "2"} and parsed.words == ["fleet", "runqlat", "1"]
-    assert parsed.named == {"milliseconds": "true", "seconds": "5"} and parsed.first == "fleet"
+    assert parsed.command_options == {"hosts": "a", "window": "2", "seconds": "5"}
+    assert parsed.words == ["fleet", "runqlat", "1"]
+    assert parsed.named == {"milliseconds": "true"} and parsed.first == "fleet"
     parsed = parse_command_line(["fleet", "-H", "a", "-H", "b,c", "-e", "begin {}"], options_of_tool)
-    assert parsed.named == {"hosts": "a\nb,c"}
+    assert parsed.lists["hosts"] == ["a", "b,c"] and not parsed.named
     for words in (["top", "fleet", "-H", "a", "runqlat"], ["fleet", "-H", "a", "top", "runqlat"]):
         parsed = parse_command_line(words, options_of_tool)
-        assert (parsed.command, parsed.words, parsed.wrapping) == ("top", ["fleet", "runqlat"], {"hosts": "a"})
+        assert (parsed.command, parsed.words, parsed.command_options) == ("top", ["fleet", "runqlat"], {"hosts": "a"})
     parsed = parse_command_line(["fleet", "-H", "a", "-e", "begin {}", "5", "--", "x"], options_of_tool)
-    assert (parsed.named, parsed.words, parsed.rest) == ({"hosts": "a"}, ["fleet", "5"], ["x"])
+    assert (parsed.command_options, parsed.words, parsed.rest) == ({"hosts": "a"}, ["fleet", "5"], ["x"])
 
 
 # policies -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from sonde import tools
 from sonde.base import installation
 from sonde.builtins import BUILTINS
-from sonde.cli.commands import COMMANDS
+from sonde.cli.command_table import COMMANDS
 from sonde.cli.main import main
 from sonde.functions import FUNCTIONS
 from sonde.kinds import kind_names

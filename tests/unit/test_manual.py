@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sonde import tools
-from sonde.cli import commands
+from sonde.cli import command_table
 from sonde.cli.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def names() -> list[str]:
-    return [*tools.tool_names(), *commands.COMMANDS]
+    return [*tools.tool_names(), *command_table.COMMANDS]
 
 
 def test_there_is_a_page_for_everything(share: Path) -> None:

@@ -10,8 +10,7 @@ from types import ModuleType
 import pytest
 
 from sonde import tools
-from sonde.cli.aliases import ALIASES
-from sonde.cli.commands import COMMANDS
+from sonde.cli.command_table import ALIASES, COMMANDS
 from sonde.cli.options import OPTIONS, SHARED, TOOL, Option, parse_command_line
 from sonde.cli.requests import options_of_tool
 from sonde.errors import UsageError
@@ -235,6 +234,21 @@ def test_own_options_win_behind_the_name() -> None:
     assert parse_command_line(["-l", "x"], own).get("list") == "x"
     with pytest.raises(UsageError):
         parse_command_line(["y", "-P", "80"], own)
+
+
+@pytest.mark.parametrize(("words", "named", "options"), [
+    (["export", "--prometheus", "opensnoop", "--failed"], {"failed": "true"}, {"prometheus": ""}),
+    (["export", "--otlp", "h:4318", "opensnoop", "-x", "--interval", "5"], {"failed": "true"},
+     {"otlp": "h:4318", "interval": "5"}),
+    (["unit", "--prometheus", "iosnoop", "-Q"], {"queue": "true"}, {"prometheus": ""}),
+    (["cost", "--seconds", "3", "opensnoop", "-d", "1"], {"duration": "1"}, {"seconds": "3"}),
+])
+def test_options_of_a_tool_that_a_command_runs_are_the_tools(words: list[str], named: dict[str, str],
+                                                             options: dict[str, str]) -> None:
+    """An optional address before the tool's name does not take the name as its value."""
+    parsed = parse_command_line(words, options_of_tool)
+    assert (parsed.named, parsed.command_options) == (named, options)
+    assert len(parsed.words) == 2 and parsed.first == words[0]
 
 
 def test_a_number_with_a_dash_is_an_option_where_there_is_one() -> None:

@@ -12,7 +12,7 @@ from ..errors import AttachError, CompileError, SondeError, UsageError, Verifier
 from ..kernel import notices
 from ..source import Source, shorten_message
 from . import commands
-from .commands import COMMANDS
+from .command_table import COMMANDS
 from .options import Parsed, parse_command_line, usage_text
 from .requests import (
     ask_for_recording,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..base.record import Record
 from ..errors import OptionError, UsageError
-from .aliases import own_words
-from .commands import COMMANDS
+from .command_table import COMMANDS, VIEWERS, WRAPPERS, own_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,12 +87,13 @@ OPTIONS = [
 # Options of bpftrace that ask for what only LLVM makes.
 WITHOUT_LLVM = ("--emit-llvm", "--emit-elf", "--aot")
 _BY_NAME = {name: row for row in OPTIONS for name in row.names}
-VIEWERS = ("top", "serve", "record")  # words before the program that say what is made of the run
-WRAPPERS = ("fleet",)  # commands that take a program, which may be a tool with options of its own
-_WRAPPED = [(name,) for name in WRAPPERS]
-TOOL = "TOOL"  # the group of a tool's own options
+TOOL = "TOOL"  # the group of the own options of tools and commands
 SHARED = {"no-redraw"}  # options of ours that a tool may have by a letter of its own
-REPEATED = {"I", "include", "hosts"}  # may be given several times: the values are lines
+REPEATED = {"I", "include", "hosts"}  # may be given several times: Parsed.lists has all their values
+_NOT_TWICE = {"warnings": "USAGE: -kk has been deprecated. Use a single -k for runtime warnings for errors in map "
+                          "lookups and probe reads."}
+_EXCLUSIVE = (({"warnings", "no-warnings"}, "USAGE: -k conflicts with --no-warnings"),)
+_IGNORED_IF_EMPTY = ("format", "output")  # -o "$FILE" where there is no such variable
 
 
 class Parsed(Record):
@@ -103,6 +103,8 @@ class Parsed(Record):
     words: list[str]
     rest: list[str]  # after --
     named: dict[str, str] = {}  # a tool's own options
+    command_options: dict[str, str] = {}  # the own options of a command of WRAPPERS, wherever they stand
+    lists: dict[str, list[str]] = {}  # all values of the options of REPEATED, by key
     columns: list[str] = []     # a tool's columns
     tool: str = ""              # the tool's name
     process_option: str = ""    # by which it is limited to a process: "pid", ours, or its own; "" if it is not
@@ -111,7 +113,6 @@ class Parsed(Record):
     command: str = ""           # top, serve or record: what is made of the run
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
     given: list[str] = []       # all of the command line
-    wrapping: dict[str, str] = {}  # the own options of a command of WRAPPERS that stand before its program
 
     def has(self, key: str) -> bool:
         return key in self.options
@@ -134,45 +135,129 @@ def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] |
     """Options may stand before and, as long as they are known, after the program; ``--`` ends them, and the program
     may come behind it.
 
-    ``own`` tells the options of a tool; after its name they come before ours of the same name.
+    ``own`` returns the options of a tool or command; after its name they come before ours of the same name.
     """
-    found = Parsed({}, [], [], given=list(argv))
-    known = _BY_NAME
-    pending = list(argv)
-    while pending:
-        word = pending.pop(0)
-        if word == "--":
-            if pending and not found.words and not found.has("e"):
-                found.words.append(pending.pop(0))
-            found.rest = pending
-            break
-        if word == "-" or not word.startswith("-") or _is_number(word) and word not in known:
-            if word in VIEWERS and (not found.words or tuple(found.words) in _WRAPPED) and not found.command \
-                    and not found.has("e") and own is not None:
-                found.command = word
-                continue
-            if own is not None and (not found.words or tuple(found.words) in _WRAPPED) and not found.has("e"):
-                word, *more = own_words(word)
-                pending[:0] = more
-                known = (known if found.words else _BY_NAME) | {name: row for row in own(word) for name in row.names}
-                found.wrapping, found.named = (found.named, {}) if found.words else ({}, found.named)
-                found.first = found.first or word
-                _hand_over(found, known)
-            found.words.append(word)
-            continue
-        for single in _split_switches(word, known):
-            _parse_option(single, pending, found, known)
-    if argv and argv[-1] == found.get("btf") and not found.words and not {"e", "list", "info"} & found.options.keys():
-        found.words = [found.options.pop("btf")]  # bpftrace's takes no file
-    return found
+    return _Parser(argv, own).parse()
 
 
-def _hand_over(found: Parsed, known: dict[str, Option]) -> None:
-    """A -p before the name of a tool that has one of its own is meant for the tool: the tool knows which events are of
-    that process, where our filter asks who runs at the time."""
-    row = known["-p"]
-    if row.group == TOOL and found.has("pid"):
-        found.named[row.key] = found.options.pop("pid")
+class _Parser:
+    """Reads the words from left to right. ``known`` are the options that the next word may be, by name."""
+
+    def __init__(self, argv: Sequence[str], own: Callable[[str], list[Option]] | None) -> None:
+        self.parsed = Parsed({}, [], [], given=list(argv))
+        self.pending = list(argv)
+        self.own = own
+        self.known = _BY_NAME
+        self.command_rows: list[Option] = []  # of a command of WRAPPERS
+
+    def parse(self) -> Parsed:
+        """All of it."""
+        parsed, pending = self.parsed, self.pending
+        while pending:
+            word = pending.pop(0)
+            if word == "--":
+                if pending and not parsed.words and not parsed.has("e"):
+                    parsed.words.append(pending.pop(0))
+                parsed.rest = pending
+                break
+            if word == "-" or not word.startswith("-") or _is_number(word) and word not in self.known:
+                self._take_word(word)
+            else:
+                for single in _split_switches(word, self.known):
+                    self._take_option(single)
+        if parsed.given and parsed.given[-1] == parsed.get("btf") and not parsed.words \
+                and not {"e", "list", "info"} & parsed.options.keys():
+            parsed.words = [parsed.options.pop("btf")]  # bpftrace's takes no file
+        return parsed
+
+    def _take_word(self, word: str) -> None:
+        parsed = self.parsed
+        if self.own is not None and self._awaits_program():
+            if word in VIEWERS and not parsed.command:
+                parsed.command = word
+                return
+            word, *more = own_words(word)
+            self.pending[:0] = more
+            rows = self.own(word)
+            if word in WRAPPERS and not parsed.words:
+                self.command_rows = rows
+            self.known = (self.known if parsed.words else _BY_NAME) | {name: row for row in rows for name in row.names}
+            parsed.first = parsed.first or word
+            self._hand_over_process()
+        parsed.words.append(word)
+
+    def _awaits_program(self) -> bool:
+        """Whether the next word names the program, or a command."""
+        words = self.parsed.words
+        return not self.parsed.has("e") and (not words or len(words) == 1 and words[0] in WRAPPERS)
+
+    def _hand_over_process(self) -> None:
+        """A -p before the name of a tool that has one of its own is meant for the tool: the tool knows which events are
+        of that process, where our filter asks who runs at the time."""
+        row = self.known["-p"]
+        if row.group == TOOL and self.parsed.has("pid"):
+            self.parsed.named[row.key] = self.parsed.options.pop("pid")
+
+    def _take_option(self, word: str) -> None:
+        row, value = self._find_option(word)
+        name = word.partition("=")[0] if word.startswith("--") else word
+        if not row.value and value is not None:
+            raise UsageError(f"{name} takes no value")
+        if row.value and value is None:
+            value = self._take_value(row, name)
+        self._keep_value(row, value or "")
+
+    def _find_option(self, word: str) -> tuple[Option, str | None]:
+        """The option, and the value that is part of the word, if there is one."""
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        row = self.known.get(name) or _find_abbreviated(name, self.known)
+        if row is not None:
+            return row, value if equals else None
+        if not word.startswith("--") and word[:2] in self.known:
+            return self.known[word[:2]], word[2:]
+        if name in WITHOUT_LLVM:
+            raise UsageError(f"{name}: there is no LLVM here whose code could be written", [
+                "-d ir shows the intermediate code, -d dis the program"])
+        raise OptionError(f"unrecognized option '{word}'" if word.startswith("--") else
+                          f"invalid option -- '{word[1:2]}'", _other_options(name, self.parsed.first, self.known))
+
+    def _take_value(self, row: Option, name: str) -> str:
+        """The next word; "" if the value is optional and the next word cannot be one."""
+        following = self.pending[0] if self.pending else None
+        if row.value.startswith("["):
+            if following is None or following.startswith("-") and following != "-" \
+                    or row in self.command_rows and self._is_tool(following):
+                return ""
+        elif following is None or following in self.known:
+            raise OptionError(f"option '{name}' requires an argument" if name.startswith("--") else
+                              f"option requires an argument -- '{name[1:]}'",
+                              [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])
+        return self.pending.pop(0)
+
+    def _is_tool(self, word: str) -> bool:
+        """Whether a word names a tool or command that has options of its own."""
+        return self.own is not None and bool(self.own(own_words(word)[0]))
+
+    def _keep_value(self, row: Option, value: str) -> None:
+        if row.key in REPEATED:
+            self.parsed.lists.setdefault(row.key, []).append(value)
+        if row in self.command_rows:
+            self.parsed.command_options[row.key] = value if row.value else "true"
+        elif row.group == TOOL and row.key not in SHARED:
+            self.parsed.named[row.key] = value if row.value else "true"
+        else:
+            self._keep_own(row, value)
+
+    def _keep_own(self, row: Option, value: str) -> None:
+        """Keep the value of an option of Sonde's, unless it conflicts with others."""
+        options = self.parsed.options
+        if row.key in options and row.key in _NOT_TWICE:
+            raise UsageError(_NOT_TWICE[row.key])
+        for keys, complaint in _EXCLUSIVE:
+            if {row.key, *options} >= keys:
+                raise UsageError(complaint)
+        if value or row.key not in _IGNORED_IF_EMPTY:
+            options[row.key] = value if row.value else "yes"
 
 
 def _is_number(word: str) -> bool:
@@ -193,46 +278,6 @@ def _split_switches(word: str, known: dict[str, Option]) -> list[str]:
             break
         letters.append("-" + word[at])
     return sorted(letters, key=lambda letter: letter in known and known[letter].value.startswith("["))
-
-
-def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str, Option]) -> None:
-    name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-    row = known.get(name) or _find_abbreviated(name, known)
-    if row is None and not word.startswith("--") and known.get(word[:2]) is not None:
-        row, equals, value = known[word[:2]], "=", word[2:]
-    if row is None:
-        if name in WITHOUT_LLVM:
-            raise UsageError(f"{name}: there is no LLVM here whose code could be written", [
-                "-d ir shows the intermediate code, -d dis the program"])
-        raise OptionError(f"unrecognized option '{word}'" if word.startswith("--") else
-                          f"invalid option -- '{word[1:2]}'", _other_options(name, found.first, known))
-    if not row.value:
-        if equals:
-            raise UsageError(f"{name} takes no value")
-        value = "yes"
-    elif not equals:
-        if row.value.startswith("["):
-            value = pending.pop(0) if pending and not (pending[0].startswith("-") and pending[0] != "-") else ""
-        elif not pending or pending[0] in known:
-            raise OptionError(f"option '{name}' requires an argument" if name.startswith("--") else
-                              f"option requires an argument -- '{name[1:]}'",
-                              [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])
-        else:
-            value = pending.pop(0)
-    if row.group == TOOL and row.key not in SHARED:
-        before = f"{found.named[row.key]}\n" if row.key in REPEATED and row.key in found.named else ""
-        found.named[row.key] = before + value if row.value else "true"
-        return
-    if row.key == "warnings" and row.key in found.options:
-        raise UsageError("USAGE: -kk has been deprecated. Use a single -k for runtime warnings for errors in map "
-                         "lookups and probe reads.")
-    if {row.key, *found.options} >= {"warnings", "no-warnings"}:
-        raise UsageError("USAGE: -k conflicts with --no-warnings")
-    if row.key in ("format", "output") and not value:  # -o "$FILE" where there is no such variable
-        return
-    if row.key in REPEATED and row.key in found.options:
-        value = f"{found.options[row.key]}\n{value}"
-    found.options[row.key] = value
 
 
 def _find_abbreviated(name: str, known: dict[str, Option]) -> Option | None:

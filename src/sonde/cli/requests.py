@@ -185,8 +185,8 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
                    probe_filter=parsed.get("probe-filter"),
                    timed=viewed or is_watched(parsed) or makes_recording(parsed) or region > 0, flight=region,
                    env=script_environment(),
-                   directories=parsed.get("I").split("\n") if parsed.has("I") else [],
-                   headers=parsed.get("include").split("\n") if parsed.has("include") else [])
+                   directories=parsed.lists.get("I", []),
+                   headers=parsed.lists.get("include", []))
 
 
 def options_and_process(parsed: Parsed, params: list[str]) -> tuple[Options, Process | None]:

@@ -13,7 +13,7 @@ from ..base.package_files import is_shipped, read_shipped
 from ..base.trusted_files import own_users
 from ..errors import UsageError
 from ..source import Source
-from .commands import COMMANDS
+from .command_table import COMMANDS
 
 COMMAND, TOOL, FILE = "command", "tool", "file"
 LARGEST = 16 << 20  # bytes of a script

@@ -7,6 +7,8 @@ that apply to it, beyond EVERYWHERE; a command without TAKES takes those of a ru
 
 from __future__ import annotations
 
+from ..command_table import COMMANDS, WRAPPERS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,39 +18,6 @@ if TYPE_CHECKING:
     from ...spec import ScriptSpec
     from ...tools import Tool
     from ..options import Parsed
-
-# The name of each command, and its lines in ``sonde --help``.
-COMMANDS = {
-    "top": "top [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
-    "serve": "serve [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
-    "record": "record [options] FILE | TOOL | -e 'PROGRAM' [parameters] -o RECORDING",
-    "replay": "replay [-f FORMAT] [-o FILE] RECORDING",
-    "diff": "diff BEFORE AFTER | diff --baseline COMMAND -c COMMAND [--repeat N] FILE | TOOL | -e 'PROGRAM'",
-    "dump": "dump [NAME [WHY]]",
-    "cost": "cost [--seconds N] FILE | TOOL | -e 'PROGRAM' [parameters]",
-    "flame": "flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
-    "argdist": "argdist [-C | -H] [-p PID] PROBE EXPR [/FILTER/]",
-    "trace": "trace [-t] [-K] [-U] [-M N] [-p PID] PROBE [PROBE ...]",
-    "profile": "profile [-F HZ] [-p PIDS] [-U | -K] [SECONDS]",
-    "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
-    "ucalls": "ucalls [-l LANGUAGE] [-L] [-S] PID [SECONDS]",
-    "uflow": "uflow [-l LANGUAGE] [-M METHOD] [-C CLASS] PID",
-    "ugc": "ugc [-l LANGUAGE] [-M MS] PID",
-    "uobjnew": "uobjnew [-l LANGUAGE] [-C N] [-S N] PID [SECONDS]",
-    "ustat": "ustat [-l LANGUAGE] [-S WHAT] [-p PID] [INTERVAL [COUNT]]",
-    "uthreads": "uthreads [-l LANGUAGE] PID",
-    "symbols": "symbols list | take FILE... | pack -o PACK [BUILD-ID...] | use PACK | drop BUILD-ID...",
-    "overhead": "overhead [[--annotate] id:NUMBER | NAME] [SECONDS]",
-    "export": "export --prometheus [ADDRESS] | --otlp[-profiles] [URL] | --parquet FILE SCRIPT [parameters]",
-    "tools": "tools [--check]",
-    "doctor": "doctor [--btf FILE]",
-    "check": "check [--btf FILE] SCRIPT...",
-    "help": "help [NAME]",
-    "version": "version",
-    "fleet": "fleet -H HOSTS | --dask ADDRESS [options] FILE | TOOL [parameters] | -e 'PROGRAM' [SECONDS]",
-    "agent": "agent --stdio | --socket PATH",
-    "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters] | --agent [GROUP]",
-}
 
 EVERYWHERE = {"help", "version", "info", "quiet", "verbose", "warnings", "no-warnings", "memory"}
 # Options about a script, for commands that take none.
@@ -71,7 +40,7 @@ def command_page(name: str) -> Tool:
 
 def run_command(name: str, parsed: Parsed) -> int:
     """Run it, or print its ``--help``; the exit status."""
-    if parsed.has("help") and not (name == "fleet" and len(parsed.words) > 1):  # otherwise it is the tool's
+    if parsed.has("help") and (name not in WRAPPERS or len(parsed.words) < 2):  # otherwise it is the tool's
         import sys
 
         from ...tools import tool_help

@@ -66,12 +66,11 @@ def main(parsed: Parsed) -> int:
     from .. import requests
     from .generated import number_option
     del parsed.words[:1]
-    seconds = number_option(parsed.named, "seconds", 1, 60)
+    seconds = number_option(parsed.command_options, "seconds", 1, 60)
     if parsed.has("unsafe") or parsed.has("cmd"):
         raise UsageError("sonde cost looks at what would happen: --unsafe and -c have no place there")
     if parsed.get("format", "text") not in ("text", "json"):
         raise UsageError(f"sonde cost prints text or json, not {parsed.get('format')}")
-    parsed.named.clear()
     if not parsed.words and not parsed.has("e"):
         raise UsageError("sonde cost needs a script, a tool, or -e PROGRAM", ["sonde cost --help explains"])
     source, params = requests.program_of(parsed)

@@ -1,4 +1,7 @@
-"""``sonde doctor``: which tools work here, how, and what keeps the others from working."""
+"""``sonde doctor``: which tools work here, how, and what keeps the others from working.
+
+Every tool is compiled for the kernel; nothing is loaded or attached, but the CPU's counters are tried.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,18 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ... import compiling, tools
+from ...base.record import Record
+from ...errors import SondeError
+from ...kinds import KINDS
+from ...output.progress import Progress, make_progress, track_progress
+from ...semantics.script_options import Options
+from ...source import ERROR
+from ..script_names import read_script
+
 if TYPE_CHECKING:
+    from ...semantics.world import World
+    from ...spec import ProgramSpec, ScriptSpec
     from ..options import Parsed
 
 PAGE = """\
@@ -43,9 +57,7 @@ TAKES = {"btf", "check"}
 def main(parsed: Parsed) -> int:
     """Examine and report; the exit status."""
     from ...base.installation import as_root
-    from ...output.progress import make_progress
     from .. import requests
-    from ..doctor import build_report
     btf = parsed.named.pop("btf", "") or parsed.get("btf")
     parsed.options |= {"btf": btf} if btf else {}
     allowed = bool(btf) or may_trace()
@@ -59,7 +71,6 @@ def main(parsed: Parsed) -> int:
 
 def may_trace() -> bool:
     """Whether the caller may create maps, the least that tracing needs."""
-    from ...errors import SondeError
     from ...kernel import syscalls
     from ...layouts.uapi import MAP_TYPES
     try:
@@ -75,3 +86,84 @@ def _has_capabilities() -> bool:
         word = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
     held = int(word, 16)
     return bool(held >> 21 & 1 or held >> 38 & 1 and held >> 39 & 1)
+
+
+class Verdict(Record):
+    """``how`` names the kinds of probes that serve the tool, in order; ``why`` what is missing if it does not work."""
+
+    name: str
+    works: bool
+    how: list[str]
+    why: list[str] = []
+
+
+def examine_tool(tool: tools.Tool, world: World, here: bool = True) -> Verdict:
+    """Compile ``tool`` for the kernel that ``world`` describes; if that is the one that runs ``here``, try the CPU's
+    counters that it needs."""
+    try:
+        options = Options(params=tool.sample_arguments, env=compiling.script_environment())
+        spec = compiling.compile(read_script(tool.path), options, world)
+        if here:
+            _try_counters(spec)
+    except SondeError as error:
+        needs = tool.needs_in(world.release)
+        return Verdict(tool.name, False, [], [*_failure_reasons(tool, error), *([needs] if needs else [])])
+    return Verdict(tool.name, True, methods(spec), [warning.message for warning in spec.warnings])
+
+
+def _try_counters(spec: ScriptSpec) -> None:
+    """AttachError if this machine does not have one."""
+    from ...runtime.attach.links import try_counter
+    for program in spec.programs:
+        for point in program.attach:
+            if point.kind == "hardware":
+                try_counter(point)
+
+
+def _failure_reasons(tool: tools.Tool, error: SondeError) -> list[str]:
+    """The first error with its hints, after what the whole kernel lacks, and where the others are told."""
+    first, *others = [each for each in getattr(error, "diagnostics", ()) if each.severity == ERROR] or [error]
+    lines = sorted([first.message, *first.hints], key=lambda line: not line.startswith("this kernel"))
+    return [*lines, f"and more: sonde -v {tool.name} tells of each"] if others else lines
+
+
+def methods(spec: ScriptSpec) -> list[str]:
+    """The kinds of probes that a script is attached by: raw tracepoint, fentry, kprobe, uprobe ...; interval if it has
+    no other."""
+    found = sorted({_method(program) for program in spec.programs} - {""})
+    return found or sorted({program.attach[0].kind for program in spec.programs
+                            if not KINDS[program.attach[0].kind].session})
+
+
+def _method(program: ProgramSpec) -> str:
+    kind = KINDS[program.attach[0].kind]
+    if kind.exempt and not kind.iterates:
+        return ""
+    if program.method.partition(":")[0] == "raw" or kind.name == "rawtracepoint":
+        return "raw tracepoint"
+    return program.attach[0].method
+
+
+def build_report(world: World, btf: str = "", allowed: bool = True, bar: Progress | None = None) -> tuple[str, bool]:
+    """What ``sonde doctor`` prints, and whether every tool works. ``btf`` is the file that ``world`` knows its kernel
+    from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then. For a
+    user who is not ``allowed`` to trace no tool works, though it may compile."""
+    world.find_struct("task_struct")  # a file that is no BTF is one error, not one for each tool
+    found = [examine_tool(tool, world, here=not btf)
+             for tool in track_progress(bar, tools.all_tools(), "compiling", "tools", 1)]
+    width = max(len(verdict.name) for verdict in found)
+    lines = []
+    for verdict in found:
+        works = "works" if allowed else "not permitted, may work for root"
+        state = f"{works}: {', '.join(verdict.how)}" if verdict.works else f"does not work: {verdict.why[0]}"
+        lines.append(f"{verdict.name:{width}}  {state}")
+        more = verdict.why if verdict.works else verdict.why[1:]
+        lines += [f"{'':{width}}    {line}" for line in more]
+    working = sum(verdict.works for verdict in found)
+    if not allowed:
+        lines.append(f"0 of {len(found)} tools work for this user; what works for root, root can find out.")
+        return "".join(line + "\n" for line in lines), False
+    lines.append(f"{working} of {len(found)} tools work on this kernel ({world.release})." if not btf else
+                 f"{working} of {len(found)} tools compile for the kernel of {btf}; whether it allows their probes, "
+                 "only that kernel can tell.")
+    return "".join(line + "\n" for line in lines), working == len(found)

@@ -96,7 +96,7 @@ def main(parsed: Parsed) -> int:
 
 def requested_exports(parsed: Parsed) -> dict[str, str]:
     """The exporters with their arguments; puts the script at the head of ``parsed.words``."""
-    own = parsed.named
+    own = parsed.command_options
     del parsed.words[0]
     for name in ("otlp", "otlp-profiles", "prometheus"):
         word = own.get(name, "")

@@ -67,7 +67,6 @@ NOTES
   shows it again, in any form, and with --by host. -p and -c have no place here.
 """
 
-OWN = ("hosts", "seconds", "by", "outliers", "window", "parallel", "patience", "push", "ssh", "agent", "dask", "socket")
 _REFUSED = ("pid", "cmd", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "count",
             "every")
 
@@ -93,7 +92,7 @@ def main(parsed: Parsed) -> int:
     request.live = bool(parsed.command) or parsed.has("redraw")
     if request.live or recorded or form != "text":
         request.columns = parsed.columns
-    hosts, way = _find_hosts(own)
+    hosts, way = _find_hosts(own, parsed.lists.get("hosts", []))
     fleet = Fleet(hosts, request, way, _whole(own, "parallel", 64), _number(own, "patience", 10.0),
                   "by" in own, "outliers" in own, _make_log(parsed, own, hosts, request))
     presenter = make_presenter(fleet, "text" if form == "recording" else form, parsed.get("output"),
@@ -124,21 +123,14 @@ def _follow(fleet: Fleet, presenter: Presenter, parsed: Parsed) -> int:
 
 
 def _own_options(parsed: Parsed) -> dict[str, str]:
-    """The fleet's options, wherever they are, apart from those of a tool."""
-    from ..requests import options_of_tool
+    """The fleet's options, after a check of the others."""
     for name in [name for name in _REFUSED if parsed.has(name)]:
         raise UsageError(f"fleet: {'-' if len(name) == 1 else '--'}{name} has no place where there are many hosts",
                          ["--window says how often hosts are asked"] if name == "every" else [])
     if parsed.has("container"):
         raise UsageError("fleet: -C is not sent to the hosts", ['the script can ask: /container == "web"/'])
     del parsed.words[0]
-    tools = {row.key for row in options_of_tool(parsed.words[0])} if parsed.words and not parsed.has("e") else set()
-    behind = {name: parsed.named[name] for name in OWN if name in parsed.named and name not in tools}
-    own = {**parsed.wrapping, **behind}
-    if "hosts" in parsed.wrapping and "hosts" in behind:
-        own["hosts"] = f"{parsed.wrapping['hosts']}\n{behind['hosts']}"
-    for name in behind:
-        del parsed.named[name]
+    own = parsed.command_options
     if own.get("by", "host") != "host":
         raise UsageError(f"--by host, not --by {own['by']}")
     return own
@@ -188,14 +180,14 @@ def _make_log(parsed: Parsed, own: dict[str, str], hosts: list[str], request: Fl
     return FleetRecorder(open_to_write(path), head)
 
 
-def _find_hosts(own: dict[str, str]) -> tuple[list[str], Way]:
+def _find_hosts(own: dict[str, str], hosts: list[str]) -> tuple[list[str], Way]:
     """The hosts, and how they are reached."""
     if "dask" in own:
         from ...fleet.transport.dask import SOCKET_PATH, DaskWay
         way = DaskWay(own["dask"], own.get("socket", SOCKET_PATH))
         return way.hosts, way
     from ...fleet.transport.hosts import expand_hosts
-    return expand_hosts(own["hosts"].split("\n")), _make_way(own)
+    return expand_hosts(hosts), _make_way(own)
 
 
 def _make_way(own: dict[str, str]) -> Way:

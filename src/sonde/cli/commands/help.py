@@ -39,9 +39,9 @@ def main(parsed: Parsed) -> int:
     """Print it; the exit status."""
     from ... import tools
     from ...language.diagnostics import nearest_names
-    from ..aliases import own_words
+    from ..command_table import COMMANDS, own_words
     from ..options import usage_text
-    from . import COMMANDS, command_page
+    from . import command_page
     if len(parsed.words) < 2:
         sys.stdout.write(usage_text())
         return 0

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ...errors import UsageError
 from ...kernel.denials import root_has_perf_events
 from ...spec import FLIGHT, ScriptSpec
 from ..script_names import FILE, classify_word
@@ -177,9 +178,8 @@ AGENT_MEMORY = 512  # MiB of one run with its maps
 
 def _print_agent(parsed: Parsed) -> int:
     """The socket, which has no process while nobody is connected, and the service."""
-    from ...errors import UsageError
     from ...fleet.agent.policy import PATH, Policy
-    group = parsed.named["agent"] or "root"
+    group = parsed.command_options["agent"] or "root"
     if not group.replace("-", "").replace("_", "").isalnum() or not group.isascii():
         raise UsageError(f"--agent takes the name of a group, not '{group}'")
     sys.stdout.write(AGENT.format(
@@ -191,7 +191,7 @@ def _print_agent(parsed: Parsed) -> int:
 
 def main(parsed: Parsed) -> int:
     """Print the unit file; the exit status."""
-    if "agent" in parsed.named:
+    if "agent" in parsed.command_options:
         return _print_agent(parsed)
     from ...base.memory_budget import Memory
     from ...compiling import compile, live_world
@@ -201,11 +201,14 @@ def main(parsed: Parsed) -> int:
     from .export import script_name
     budget_of(parsed)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    arguments = _requested_service(parsed)
-    _refuse_what_is_not_lasting(parsed)
+    command = [*start_command(), *_requested_service(parsed), *_run_arguments(parsed)]
+    if parsed.words[:1] == ["-"] and not parsed.has("e"):
+        raise UsageError("unit: a service has no standard input to read a script from", ["give a file, or -e PROGRAM"])
     source, params = requests.program_of(parsed)
     if source is None:
         return 0
+    if parsed.has("pid") or parsed.has("cmd") or parsed.process_option in parsed.named:
+        raise UsageError("unit: a service takes neither -p nor -c: it outlives what they name")
     spec = compile(source, requests.options_of(parsed, params), requests.permitted(live_world(), parsed))
     if parsed.has("flight"):
         from ..flight_run import check_flight
@@ -222,21 +225,13 @@ def main(parsed: Parsed) -> int:
     text = UNIT.format(
         what=f"{does.capitalize()} {name}", description=f"Sonde {does} {name}".replace("%", "%%"),
         purposes="\n".join(f"#   {cap}: {PURPOSES[cap]}" for cap in capabilities),
-        command=" ".join(map(quote_word, [*start_command(), *arguments, *_run_arguments(parsed)])),
+        command=" ".join(map(quote_word, command)),
         folders=FOLDERS.format(folder=folder) if folder else "", files=most_files(spec), bounds=bounds,
         capabilities=" ".join(capabilities))
     descriptor = requests.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=descriptor != 1) as file:
         file.write(text)
     return 0
-
-
-def _refuse_what_is_not_lasting(parsed: Parsed) -> None:
-    from ...errors import UsageError
-    if parsed.has("pid") or parsed.has("cmd"):
-        raise UsageError("unit: a service takes neither -p nor -c: it outlives what they name")
-    if parsed.words[:1] == ["-"] and not parsed.has("e"):
-        raise UsageError("unit: a service has no standard input to read a script from", ["give a file, or -e PROGRAM"])
 
 
 def most_memory(spec: ScriptSpec, own: int) -> int:
@@ -263,11 +258,10 @@ def most_files(spec: ScriptSpec) -> int:
 
 def _requested_service(parsed: Parsed) -> list[str]:
     """What the service does, as words of its command; puts the script at the head of ``parsed.words``."""
-    from ...errors import UsageError
     from .export import requested_exports
     if not parsed.has("flight"):
         return ["export", "-q", *_export_arguments(requested_exports(parsed))]
-    given = [name for name in ("prometheus", "otlp", "interval", "keys", "prefix") if name in parsed.named]
+    given = [name for name in ("prometheus", "otlp", "interval", "keys", "prefix") if name in parsed.command_options]
     if given or parsed.has("flight-to"):
         raise UsageError(f"unit: --flight and --{given[0] if given else 'flight-to'} exclude each other",
                          [] if given else ["a service has its dumps in /var/lib/sonde/flights"])
@@ -293,33 +287,32 @@ def _export_arguments(asked: dict[str, str]) -> list[str]:
 
 def _run_arguments(parsed: Parsed) -> list[str]:
     """The arguments of any run: paths made absolute, options before the script."""
-    found = []
-    for name, text in parsed.named.items():
-        found.append(f"--{name}={text}" if text != "true" else f"--{name}")
-    found.append(f"--budget={parsed.get('budget', BUDGET)}")
-    found += _kept_options(parsed)
-    if parsed.has("e"):
-        return [*found, "-e", parsed.get("e"), *parsed.words, *(["--", *parsed.rest] if parsed.rest else [])]
+    options = [f"--budget={parsed.get('budget', BUDGET)}", *_kept_options(parsed)]
+    rest = ["--", *parsed.rest] if parsed.rest else []
+    if parsed.has("e") or not parsed.words:
+        return [*options, "-e", parsed.get("e"), *parsed.words, *rest]
     script, *params = parsed.words
-    if classify_word(script) == FILE:
+    if classify_word(script) == FILE and os.path.exists(script):
         script = os.path.abspath(script)
         if not os.stat(script).st_mode & 4:
             from ..requests import print_to_stderr
             print_to_stderr(f"WARNING: {script} cannot be read by every user: the service could not")
-    return [*found, script, *params, *(["--", *parsed.rest] if parsed.rest else [])]
+    own = [f"{'--' if name[1:] else '-'}{name}{'' if text == 'true' else f'={text}' if name[1:] else text}"
+           for name, text in parsed.named.items()]
+    return [*options, script, *own, *params, *rest]
 
 
 def _kept_options(parsed: Parsed) -> list[str]:
     """The options of the run, paths made absolute."""
     from ..options import OPTIONS
-    found = []
+    words = []
     for row in [row for row in OPTIONS if parsed.has(row.key) and row.key in KEPT + KEPT_PATHS]:
-        name, value = row.names[-1], parsed.get(row.key)
-        for text in value.split("\n") if row.key in KEPT_PATHS else [value]:
+        name = row.names[-1]
+        for text in parsed.lists.get(row.key, [parsed.get(row.key)]):
             if row.key in KEPT_PATHS:
                 text = ":".join(map(os.path.abspath, text.split(":") if row.key == "debuginfo" else [text]))
-            found += [name] if not row.value else [f"{name}={text}"] if name.startswith("--") else [name, text]
-    return found
+            words += [name] if not row.value else [f"{name}={text}"] if name.startswith("--") else [name, text]
+    return words
 
 
 def start_command() -> list[str]:
