@@ -296,12 +296,12 @@ def _has_current_task_variable(host: Features) -> bool | None:
     from .tasks.locator import load_locator
 
     answer = _combine_answers([host.check_feature("rdonly_cast"), host.check_feature("raw_tp_cookie")])
-    found = make_locator(host.ids, 1) if host.ids else None
-    if not answer or found is None:
+    locator = make_locator(host.ids, 1) if host.ids else None
+    if not answer or locator is None:
         return answer and False
     with syscalls.map_create(uapi.MAP_TYPES["array"], 4, 8, 1, uapi.BPF_F_MMAPABLE, "probe") as table:
         try:
-            load_locator(found, table).close()
+            load_locator(locator, table).close()
         except SyscallError:
             return False
     return True
@@ -447,14 +447,14 @@ class Features:
         """Whether the kernel has this kfunc: its BTF tags them (pahole 1.26), an older one has only the function's
         name. With ``program``, whether the verifier lets programs of that type call it: it says so before anything
         else."""
-        found = self.ids.find_id(name, codec.FUNC) if self.ids else 0
-        if not self.ids or not found or self.check_feature("jit") is False:
+        number = self.ids.find_id(name, codec.FUNC) if self.ids else 0
+        if not self.ids or not number or self.check_feature("jit") is False:
             return False
         tagged = {self.ids.raw_type(tag).value for tag, kind in self.ids.ids_of_name("bpf_kfunc")
                   if kind == codec.DECL_TAG}
-        if tagged and found not in tagged:
+        if tagged and number not in tagged:
             return False
-        return _can_call_kfunc(self, found, program) if program else True
+        return _can_call_kfunc(self, number, program) if program else True
 
     # the cache: a line "name 0" or "name 1" for each answer
 

@@ -19,22 +19,22 @@ def kernel_release() -> str:
 
 def parse_cpu_list(text: str) -> list[int]:
     """``0-3,8`` as numbers."""
-    found: list[int] = []
+    cpus: list[int] = []
     for part in text.strip().split(","):
         low, _, high = part.partition("-")
         if low.isdigit():
-            found += range(int(low), int(high if high.isdigit() else low) + 1)
-    return found
+            cpus += range(int(low), int(high if high.isdigit() else low) + 1)
+    return cpus
 
 
 def _read_cpu_list(kind: str) -> list[int]:
     try:
         with open(f"/sys/devices/system/cpu/{kind}", encoding="utf-8") as file:
-            found = parse_cpu_list(file.read())
+            cpus = parse_cpu_list(file.read())
     except OSError as error:
         raise MachineError(f"/sys/devices/system/cpu/{kind}: {error.strerror}",
-                           ["is sysfs mounted at /sys?"]) from None
-    return found or [0]
+                                 ["is sysfs mounted at /sys?"]) from None
+    return cpus or [0]
 
 
 @cache

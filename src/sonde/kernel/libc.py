@@ -38,8 +38,8 @@ _library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # all that this pr
 
 def address_of_function(name: str) -> int:
     """Where a function of the C library is in this process; OSError if it has none of that name."""
-    found: int = _ctypes.dlsym(_library, name)
-    return found
+    address: int = _ctypes.dlsym(_library, name)
+    return address
 
 
 system_call: Any = _Function(address_of_function("syscall"))  # syscall(2), with a number and six arguments

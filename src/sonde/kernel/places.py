@@ -15,10 +15,10 @@ def debuginfod_servers() -> list[str]:
     """URLs of the servers that are asked for debug files; [] unless some are configured."""
     if debuginfod_urls is None:
         import os
-        found = os.environ.get("DEBUGINFOD_URLS", "")
+        urls = os.environ.get("DEBUGINFOD_URLS", "")
     else:
-        found = debuginfod_urls
-    return [url.rstrip("/") for url in found.split() if url.startswith(("http://", "https://"))]
+        urls = debuginfod_urls
+    return [url.rstrip("/") for url in urls.split() if url.startswith(("http://", "https://"))]
 
 
 def set_debuginfod_servers(urls: str) -> None:
@@ -37,7 +37,7 @@ def kernel_files() -> list[str]:
     release = os.uname().release
     return [f"/boot/vmlinux-{release}", f"/lib/modules/{release}/vmlinux-{release}",
             f"/lib/modules/{release}/build/vmlinux", f"/usr/lib/modules/{release}/kernel/vmlinux",
-            *[f"{top}{place}" for top in debug_directories for place in (
+            *[f"{top}{path}" for top in debug_directories for path in (
                 f"/boot/vmlinux-{release}", f"/boot/vmlinux-{release}.debug", f"/lib/modules/{release}/vmlinux",
                 f"/lib/modules/{release}/vmlinux.debug")]]
 

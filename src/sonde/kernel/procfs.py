@@ -36,16 +36,16 @@ def user_name(uid: int) -> str:
 
 def _mount_points(kind: str) -> list[str]:
     """Mount points of a file system type, in order of mounting."""
-    found = []
+    points = []
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
                 parts = line.split()
                 if len(parts) > 2 and parts[2] == kind:
-                    found.append(parts[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
+                    points.append(parts[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
     except OSError:
         pass
-    return found
+    return points
 
 
 @cache
@@ -91,9 +91,9 @@ def cgroup_id(path: str) -> int | None:
         return None
     for candidate in [path] if path.startswith(mount) else [f"{mount}/{path.strip('/')}", path]:
         try:
-            found = os.stat(candidate)
-            if stat.S_ISDIR(found.st_mode) and found.st_dev == os.stat(mount).st_dev:
-                return found.st_ino
+            status = os.stat(candidate)
+            if stat.S_ISDIR(status.st_mode) and status.st_dev == os.stat(mount).st_dev:
+                return status.st_ino
         except (OSError, ValueError):
             continue
     return None
@@ -117,15 +117,15 @@ class Cgroups:
 
         There is none for a cgroup that is gone, or was never visible from here.
         """
-        found = self._known.get(number)
-        if found is None:
-            found = self._scan_hierarchy(number)
-            self._known.put(number, found, _CGROUP)
+        paths = self._known.get(number)
+        if paths is None:
+            paths = self._scan_hierarchy(number)
+            self._known.put(number, paths, _CGROUP)
         if pattern in ("", "*"):
-            return found
+            return paths
         from fnmatch import fnmatchcase
 
-        return [pair for pair in found if fnmatchcase(pair[0], pattern)]
+        return [pair for pair in paths if fnmatchcase(pair[0], pattern)]
 
     def learn(self, number: int, path: str) -> None:
         """Note that a cgroup was made, with this path."""
@@ -133,19 +133,19 @@ class Cgroups:
 
     def all_ids(self) -> list[int]:
         """The ids of all cgroups visible now."""
-        found = []
+        ids = []
         for number, path in _walk_hierarchy():
             self.learn(number, path)
-            found.append(number)
-        return found
+            ids.append(number)
+        return ids
 
     def _scan_hierarchy(self, wanted: int) -> list[tuple[str, str]]:
         """Scan all of them; the paths of the requested one."""
-        found = list[tuple[str, str]]()
+        paths = list[tuple[str, str]]()
         for number, path in _walk_hierarchy():
             self.learn(number, path)
-            found = [("unified", path)] if number == wanted else found
-        return found
+            paths = [("unified", path)] if number == wanted else paths
+        return paths
 
 
 def _walk_hierarchy() -> Iterator[tuple[int, str]]:

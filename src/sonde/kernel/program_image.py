@@ -43,16 +43,16 @@ def read_program_image(number: int) -> Image | None:
     with syscalls.object_by_id("program", number) as fd:
         raw = syscalls.object_info(fd, bytearray(_SIZE))
         buffers: list[bytearray] = []
-        asked = bytearray(_SIZE)
+        request = bytearray(_SIZE)
         for (count_at, pointer_at), size in ((_CODE, 1), (_ADDRESSES, 8), (_LENGTHS, 4), (_LINES, _LINE),
                                              (_PLACES, _PLACE)):
             count, = struct.unpack_from("=I", raw, count_at)
             buffers.append(bytearray(count * size))
-            struct.pack_into("=I", asked, count_at, count)
-            struct.pack_into("=Q", asked, pointer_at, address_of(buffers[-1]))
-        struct.pack_into("=I", asked, _LINE_SIZE, _LINE)
-        struct.pack_into("=I", asked, _PLACE_SIZE, _PLACE)
-        syscalls.object_info(fd, asked)
+            struct.pack_into("=I", request, count_at, count)
+            struct.pack_into("=Q", request, pointer_at, address_of(buffers[-1]))
+        struct.pack_into("=I", request, _LINE_SIZE, _LINE)
+        struct.pack_into("=I", request, _PLACE_SIZE, _PLACE)
+        syscalls.object_info(fd, request)
     code, addresses, lengths, lines, places = buffers
     starts = [start for start, in struct.iter_unpack("=Q", addresses)]
     if not code or not any(starts):
@@ -64,9 +64,9 @@ def read_program_image(number: int) -> Image | None:
     return Image(functions, _name_lines(lines, places, struct.unpack_from("=I", raw, _BTF)[0]))
 
 
-def _name_lines(lines: bytearray, places: bytearray, btf: int) -> list[tuple[int, str]]:
+def _name_lines(lines: bytearray, addresses: bytearray, btf: int) -> list[tuple[int, str]]:
     """The text of the lines, which are strings in the program's BTF."""
-    if not places or not btf:
+    if not addresses or not btf:
         return []
     try:
         with syscalls.object_by_id("btf", btf) as fd:
@@ -80,5 +80,5 @@ def _name_lines(lines: bytearray, places: bytearray, btf: int) -> list[tuple[int
         return blob[start:blob.index(b"\0", start)].decode("utf-8", "replace").strip()
 
     records = struct.iter_unpack("=IIII", lines)
-    return sorted((place, string_at(line))
-                  for (place,), (_, _, line, _) in zip(struct.iter_unpack("=Q", places), records))
+    return sorted((address, string_at(line))
+                  for (address,), (_, _, line, _) in zip(struct.iter_unpack("=Q", addresses), records))

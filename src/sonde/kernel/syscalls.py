@@ -151,8 +151,8 @@ def raise_memlock_limit() -> bool:
 
 def _object_name(name: str) -> bytes:
     """A name as the kernel accepts it: at most 15 letters, digits, '_' and '.'."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in name)
-    return kept.encode()[: uapi.BPF_OBJ_NAME_LEN - 1]
+    accepted = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in name)
+    return accepted.encode()[: uapi.BPF_OBJ_NAME_LEN - 1]
 
 
 # ---- maps
@@ -303,9 +303,9 @@ def prog_functions(fd: Fd) -> tuple[str, int, int, list[tuple[int, int]]]:
     name, btf = raw[64:80].rstrip(b"\0").decode(), struct.unpack_from("=I", raw, 128)[0]
     records = bytearray(8 * count)
     if count:
-        asked = bytearray(232)
-        struct.pack_into("=IQI", asked, 132, 8, address_of(records), count)
-        object_info(fd, asked)
+        request = bytearray(232)
+        struct.pack_into("=IQI", request, 132, 8, address_of(records), count)
+        object_info(fd, request)
     return name, struct.unpack_from("=I", raw)[0], btf, list(struct.iter_unpack("=II", records))
 
 
@@ -341,14 +341,14 @@ def object_ids(kind: str) -> list[int]:
     """Ids of all objects of a ``kind`` ("program", "map", "btf") in the kernel. PrivilegeError."""
     command = {"program": uapi.BPF_PROG_GET_NEXT_ID, "map": uapi.BPF_MAP_GET_NEXT_ID,
                "btf": uapi.BPF_BTF_GET_NEXT_ID}[kind]
-    found: list[int] = []
+    ids: list[int] = []
     attr = bytearray(12)
     while (result := _bpf_raw(command, attr)) == 0:
-        found.append(struct.unpack_from("=I", attr, 4)[0])
-        struct.pack_into("=I", attr, 0, found[-1])
+        ids.append(struct.unpack_from("=I", attr, 4)[0])
+        struct.pack_into("=I", attr, 0, ids[-1])
     if result != -errno.ENOENT:
         raise syscall_error(f"bpf({kind.upper()}_GET_NEXT_ID)", -result)
-    return found
+    return ids
 
 
 def btf_load(btf: bytes, log: Buffer | None = None) -> Fd:
@@ -543,8 +543,8 @@ def open_in_root(root: int, path: str, flags: int, resolve: int = 0x10) -> int:
     """Open a path as a process with that root directory sees it: no link leads out of it (openat2, Linux 5.6), unless
     ``resolve`` is something other than RESOLVE_IN_ROOT."""
     text = os.fsencode(path) + b"\0"
-    how = struct.pack("=QQQ", flags, 0, resolve)
-    result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(how), len(how), 0, 0)
+    open_how = struct.pack("=QQQ", flags, 0, resolve)
+    result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(open_how), len(open_how), 0, 0)
     if result < 0:
         raise OSError(last_error(), os.strerror(last_error()), path)
     return result

@@ -39,8 +39,8 @@ class Subject:
     @property
     def elf(self) -> Elf:
         if self._elf is None:
-            place = find_member(self.descriptors[0], self._member) if self._member else (0, None)
-            self._elf = Elf(self.descriptors[0], self.path, *place)
+            extent = find_member(self.descriptors[0], self._member) if self._member else (0, None)
+            self._elf = Elf(self.descriptors[0], self.path, *extent)
             self._elf.debug = Elf(self.descriptors[1], self.path) if len(self.descriptors) > 1 else None
         return self._elf
 
@@ -115,12 +115,12 @@ def unwind_rows(subject: Subject, first: int) -> Json:
 
 def frame_row(subject: Subject, address: int) -> Json:
     try:
-        found = subject.unwind_table.find_row(address)
+        entry = subject.unwind_table.find_row(address)
     except DamagedTablesError as problem:
         raise MachineError(f"its unwind table is damaged: {problem}") from None
-    if found is None:
+    if entry is None:
         return None
-    row, signal, return_register = found
+    row, signal, return_register = entry
     if len(row.rules) > MOST_RULES:
         raise MachineError("its unwind table is damaged: too many registers")
     rules = [(register, kind, value if isinstance(value, int) else 0, value.hex() if isinstance(value, bytes) else "")
@@ -154,12 +154,13 @@ def loader_cache(subject: Subject, machine: str) -> Json:
 def prototype(subject: Subject, offset: int) -> Json:
     from . import dwarf
 
-    found = dwarf.user_prototype(subject.elf, offset)
-    args = found.args
-    return (found.problem, found.hints, args.name if args else "", args.size if args else 0,
+    signature = dwarf.user_prototype(subject.elf, offset)
+    args = signature.args
+    return (signature.problem, signature.hints, args.name if args else "", args.size if args else 0,
             [(f.name, pack_type(f.type), f.offset) for f in args.fields] if args else [],
-            [(name, (place.kind, place.registers, place.offset, place.why)) for name, place in found.places.items()],
-            pack_type(found.result) if found.result is not None else None, found.declarations)
+            [(name, (location.kind, location.registers, location.offset, location.why))
+             for name, location in signature.places.items()],
+            pack_type(signature.result) if signature.result is not None else None, signature.declarations)
 
 
 def members(subject: Subject, entry: int) -> Json:
@@ -171,8 +172,8 @@ def members(subject: Subject, entry: int) -> Json:
 def named_type(subject: Subject, name: str) -> Json:
     from . import dwarf
 
-    found = dwarf.named_type(subject.elf, name)
-    return pack_type(found) if found is not None else None
+    type = dwarf.named_type(subject.elf, name)
+    return pack_type(type) if type is not None else None
 
 
 def _pack_field(field: StructField) -> Json:
@@ -182,8 +183,8 @@ def _pack_field(field: StructField) -> Json:
 def source_lines(subject: Subject, source: str, line: int, column: int) -> Json:
     from . import dwarf
 
-    found = dwarf.source_lines(subject.elf, source, line, column)
-    return found.problem, found.hints, [place.values() for place in found.places]
+    lines = dwarf.source_lines(subject.elf, source, line, column)
+    return lines.problem, lines.hints, [row.values() for row in lines.places]
 
 
 def code_places(subject: Subject, address: int) -> Json:
@@ -195,5 +196,5 @@ def code_places(subject: Subject, address: int) -> Json:
 def inlined(subject: Subject, name: str, brief: bool) -> Json:
     from . import dwarf_inlined
 
-    found = dwarf_inlined.inlined_copies(subject.elf, name, brief)
-    return found.values() if found is not None else None
+    copies = dwarf_inlined.inlined_copies(subject.elf, name, brief)
+    return copies.values() if copies is not None else None

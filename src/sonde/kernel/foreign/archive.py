@@ -20,8 +20,8 @@ MOST_MEMBERS, MOST_NAME = 8192, 200  # of a list
 def find_member(descriptor: int, name: str) -> tuple[int, int]:
     """(offset, size) of a member within the archive; MachineError if it is missing or compressed."""
     wanted = name.encode("utf-8", "surrogateescape")
-    for found, plain, size, where in _read_directory(descriptor):
-        if found == wanted:
+    for member, plain, size, where in _read_directory(descriptor):
+        if member == wanted:
             if not plain:
                 raise MachineError(f"{name} is compressed in the archive: no process runs it from there")
             return _skip_header(descriptor, where), size
@@ -30,11 +30,11 @@ def find_member(descriptor: int, name: str) -> tuple[int, int]:
 
 def list_members(descriptor: int) -> list[tuple[str, int, int]]:
     """(name, offset, size) of the members that are not compressed, the first MOST_MEMBERS of them."""
-    found: list[tuple[str, int, int]] = []
+    members: list[tuple[str, int, int]] = []
     for name, plain, size, where in _read_directory(descriptor):
-        if plain and len(found) < MOST_MEMBERS:
-            found.append((name[:MOST_NAME].decode("utf-8", "replace"), _skip_header(descriptor, where), size))
-    return found
+        if plain and len(members) < MOST_MEMBERS:
+            members.append((name[:MOST_NAME].decode("utf-8", "replace"), _skip_header(descriptor, where), size))
+    return members
 
 
 def _read_directory(descriptor: int) -> Iterator[tuple[bytes, bool, int, int]]:

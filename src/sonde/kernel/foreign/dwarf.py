@@ -62,8 +62,8 @@ class DebugInfo:
         """The cached value for a key, computed on first use."""
         if key not in self._cached:
             self._cached[key] = make()
-        found: T = self._cached[key]
-        return found
+        value: T = self._cached[key]
+        return value
 
     # units
 
@@ -98,10 +98,10 @@ class DebugInfo:
 
     def function_prototype(self, address: int) -> UserPrototype | None:
         """Parameters and result of the function that begins at a virtual address; None if it is not described."""
-        found = self.function_starting_at(address)
-        if found is None:
+        entry = self.function_starting_at(address)
+        if entry is None:
             return None
-        unit, die = found
+        unit, die = entry
         parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"]
         described = [find_origin(parameter) for parameter in parameters]
         result = referred_die(find_origin(die, "type"), "type")
@@ -160,9 +160,9 @@ class DebugInfo:
                                hints=[f"write more of the path: {', '.join(sorted(rows)[:4])}"])
         if not rows:
             return self._explain_no_line(source, line, column, near)
-        path, found = next(iter(rows.items()))
+        path, starts = next(iter(rows.items()))
         places: dict[int, tuple[int, str]] = {}
-        for unit, address in sorted(found, key=lambda row: row[1]):
+        for unit, address in sorted(starts, key=lambda row: row[1]):
             block, function = self._innermost_block(unit, address)
             places.setdefault(block, (address, function))
         return SourceLines([SourceLine(path, function, offset) for address, function in sorted(places.values())
@@ -196,16 +196,16 @@ class DebugInfo:
 
     def inlined_entries(self, unit: CompileUnit, die: DIE, address: int) -> list[DIE]:
         """The inlined copies in a function that contain an address, outermost first."""
-        found, pending = [], list(die.iter_children())
+        copies, pending = [], list(die.iter_children())
         while pending:
             child = pending.pop()
             if child.tag not in ("DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"):
                 continue
             if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, child)):
                 if child.tag == "DW_TAG_inlined_subroutine":
-                    found.append(child)
+                    copies.append(child)
                 pending = list(child.iter_children())
-        return found
+        return copies
 
     def probe_name(self, function: DIE) -> str:
         """The name by which a function with code can be probed."""
@@ -213,18 +213,18 @@ class DebugInfo:
         return (self._symbol_at(low) if low is not None else "") or name_of(find_origin(function))
 
     def _symbol_at(self, address: int) -> str:
-        found = self._elf.function_at(address)
-        return found[0] if found else ""
+        symbol = self._elf.function_at(address)
+        return symbol[0] if symbol else ""
 
 
 def _layout_args(die: DIE, fields: list[tuple[str, Type]]) -> Struct:
     """``args`` as a struct with natural alignment."""
-    at, found = 0, []
+    at, placed = 0, []
     for name, type in fields:
         at = round_up(at, type.align if not isinstance(type, Str | Array) else 1)
-        found.append(StructField(name, type, at))
+        placed.append(StructField(name, type, at))
         at += type.size
-    members = tuple(found)
+    members = tuple(placed)
     return Struct(f"_args_{qualified_name(find_origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
 
 
@@ -263,12 +263,12 @@ def line_table_files(dwarf: DWARFInfo, unit: CompileUnit) -> dict[int, str]:
     home = _decode_text(attribute_value(unit.get_top_DIE(), "comp_dir") or b"")
     if old:
         directories.insert(0, home)
-    found = {}
+    files = {}
     for index, entry in enumerate(header.file_entry):
-        place = entry.dir_index if entry.dir_index is not None else 0
-        directory = directories[place] if place < len(directories) else ""
-        found[index + old] = os.path.normpath(os.path.join(home, directory, _decode_text(entry.name)))
-    return found
+        number = entry.dir_index if entry.dir_index is not None else 0
+        directory = directories[number] if number < len(directories) else ""
+        files[index + old] = os.path.normpath(os.path.join(home, directory, _decode_text(entry.name)))
+    return files
 
 
 def declaring_file(dwarf: DWARFInfo, entry: DIE) -> str:

@@ -44,11 +44,11 @@ def _find_places(info: DebugInfo, address: int) -> list[Place]:
     entries = innermost_entries(info, unit, address)[-MOST:]
     files = info.cached(("files", unit.cu_offset), lambda: line_table_files(info.dwarf, unit))
     file, line = _line_at(info, unit, address)
-    found: list[Place] = []
+    frames: list[Place] = []
     for entry in reversed(entries):
-        found.append((_name(entry), files.get(file, ""), line))
+        frames.append((_name(entry), files.get(file, ""), line))
         file, line = attribute_number(entry, "call_file", -1), attribute_number(entry, "call_line")
-    return found or ([("", files.get(file, ""), line)] if line else [])
+    return frames or ([("", files.get(file, ""), line)] if line else [])
 
 
 def _name(entry: DIE) -> str:
@@ -66,12 +66,12 @@ def _line_at(info: DebugInfo, unit: CompileUnit, address: int) -> tuple[int, int
 
 def _read_rows(info: DebugInfo, unit: CompileUnit) -> Rows:
     program = info.dwarf.line_program_for_CU(unit)
-    found: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
     for entry in program.get_entries() if program is not None else ():
         state = entry.state
         if state is not None:
             # where one sequence of code ends another may begin; of several rows for one address the last counts
-            found.append((state.address, 0 if state.end_sequence else 1, state.file,
-                          0 if state.end_sequence else state.line))
-    found.sort(key=lambda row: row[:2])
-    return [row[0] for row in found], [(row[2], row[3]) for row in found]
+            rows.append((state.address, 0 if state.end_sequence else 1, state.file,
+                         0 if state.end_sequence else state.line))
+    rows.sort(key=lambda row: row[:2])
+    return [row[0] for row in rows], [(row[2], row[3]) for row in rows]

@@ -65,15 +65,15 @@ class _Search:
 
     def find_copies(self) -> list[Copy]:
         """(unit, function, the copy inlined into that function), in the order of the file."""
-        found: dict[int, Copy] = {}
+        copies: dict[int, Copy] = {}
         read = set[int]()
         for unit in self._candidate_units():
             if time.process_time() > self._end:
                 break
             if unit.cu_offset not in read:
                 read.add(unit.cu_offset)
-                found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies_in_unit(unit))
-        return [found[offset] for offset in sorted(found)]
+                copies.update((copy.offset, (unit, function, copy)) for function, copy in self._copies_in_unit(unit))
+        return [copies[offset] for offset in sorted(copies)]
 
     def _candidate_units(self) -> Iterator[CompileUnit]:
         yield from units_naming(self._dwarf, self._name.rpartition("::")[2], self._end)

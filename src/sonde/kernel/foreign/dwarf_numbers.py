@@ -53,12 +53,12 @@ class Numbers:
         """A number or address in one of the encodings of DW_EH_PE_."""
         if encoding == _OMIT:
             return 0
-        place = self.base + self.at
+        address = self.base + self.at
         form = encoding & 0x0F
         value = self.read_uleb128() if form == 1 else self.read_sleb128() if form == 9 \
             else self.read_fixed(_FORMATS.get(form, "Q"))
         if encoding & 0x70 == _PC_RELATIVE and value:
-            value += place
+            value += address
         return value & (1 << 64) - 1
 
     def read_block(self) -> bytes:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from elftools.dwarf.dwarfinfo import DWARFInfo
 
 _FBREG, _DEREF = 0x91, 0x06
+_PASS_BY_REFERENCE, _PASS_BY_VALUE = 4, 5  # DW_CC_pass_by_...
 _REFERENCES = ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 VECTOR = UserPlace("unknown", why="is passed in a vector register, which programs cannot read")
 GONE = UserPlace("unknown", why="was optimised out: the function does not get it")
@@ -69,20 +70,20 @@ class LocationFinder:
             return self._unlisted(usual)
         from elftools.dwarf.dwarf_expr import DWARFExprParser
 
-        place = self._expression_location(DWARFExprParser(self._unit.structs).parse_expr(expression))
-        if place is None:  # in the frame that the prologue sets up
+        location = self._expression_location(DWARFExprParser(self._unit.structs).parse_expr(expression))
+        if location is None:  # in the frame that the prologue sets up
             return ODD if listed else usual
-        return usual if not listed and self._is_made_later(place) else place
+        return usual if not listed and self._is_made_later(location) else location
 
     def _unlisted(self, usual: UserPlace) -> UserPlace:
         """A parameter that has no place at the first address. GCC's lists begin where code first takes it from the
         stack: the caller has put it there."""
         return usual if self._conventional and usual.kind == "memory" else GONE
 
-    def _is_made_later(self, place: UserPlace) -> bool:
+    def _is_made_later(self, location: UserPlace) -> bool:
         """Whether it uses a register that holds no argument: the prologue sets that up."""
         assert self._arch is not None
-        return not {*self._arch.arguments, self._arch.stack_pointer}.issuperset(place.registers)
+        return not {*self._arch.arguments, self._arch.stack_pointer}.issuperset(location.registers)
 
     def _is_reference(self, parameter: DIE) -> bool:
         """Whether the frame will hold the address of a parameter instead of its value."""
@@ -93,12 +94,12 @@ class LocationFinder:
         """(the expression that holds at the first address or None, whether it comes from a list)."""
         from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, LocationExpr, LocationParser
 
-        found = LocationParser(self._dwarf.location_lists()).parse_from_attribute(
+        locations = LocationParser(self._dwarf.location_lists()).parse_from_attribute(
             where, self._unit["version"], parameter)
-        if isinstance(found, LocationExpr):
-            return found.loc_expr, False
+        if isinstance(locations, LocationExpr):
+            return locations.loc_expr, False
         base = attribute_number(self._unit.get_top_DIE(), "low_pc")
-        for entry in found or ():
+        for entry in locations or ():
             if isinstance(entry, BaseAddressEntry):
                 base = entry.base_address
             elif isinstance(entry, LocationEntry):
@@ -139,10 +140,10 @@ class LocationFinder:
         for op, piece in zip(ops[::2], ops[1::2]):
             if not _is_register(op) or piece.op_name != "DW_OP_piece":
                 return GONE
-            place = self._register_location(_register_number(op))
-            if place.kind != "registers":
-                return place
-            registers += place.registers
+            location = self._register_location(_register_number(op))
+            if location.kind != "registers":
+                return location
+            registers += location.registers
         return UserPlace("registers", tuple(registers)) if 2 * len(registers) == len(ops) else GONE
 
     def _register_location(self, number: int) -> UserPlace:
@@ -208,8 +209,8 @@ class Convention:
         ``result``."""
         if self._arch.result_address_first and result is not None and self._returns_in_memory(result):
             self._general.pop(0)
-        place = self._assign_parts if self._arch.splits_structs else self._assign_whole
-        return [self._assign_reference() if reference else place(strip_qualifiers(kind))
+        assign = self._assign_parts if self._arch.splits_structs else self._assign_whole
+        return [self._assign_reference() if reference else assign(strip_qualifiers(kind))
                 for kind, reference in zip(kinds, references)]
 
     def _returns_in_memory(self, result: DIE | None) -> bool:
@@ -258,18 +259,17 @@ class Convention:
         if alignment > 8:
             above = self._stack - self._arch.stack_arguments
             self._stack += -above % alignment
-        place = UserPlace("memory", (self._arch.stack_pointer,), self._stack)
+        location = UserPlace("memory", (self._arch.stack_pointer,), self._stack)
         self._stack += (max(size, 1) + 7) // 8 * 8
-        return place
+        return location
 
 
 def _is_passed_by_reference(kind: DIE, depth: int = 0) -> bool:
-    """C++: a class that cannot be copied byte by byte. DWARF 5 has an attribute for it (DW_CC_pass_by_reference, 4, and
-    _value, 5); without it the members decide, by the rule of the C++ ABI (section 1.1, "non-trivial for the purposes of
-    calls")."""
-    told = attribute_value(kind, "calling_convention")
-    if told in (4, 5):
-        return bool(told == 4)
+    """C++: a class that cannot be copied byte by byte. DWARF 5 has an attribute for it; without it the members decide,
+    by the rule of the C++ ABI (section 1.1, "non-trivial for the purposes of calls")."""
+    convention = attribute_value(kind, "calling_convention")
+    if convention in (_PASS_BY_REFERENCE, _PASS_BY_VALUE):
+        return bool(convention == _PASS_BY_REFERENCE)
     if depth > 16:
         return False
     own = name_of(kind).partition("<")[0]
@@ -310,27 +310,27 @@ def classify_eightbytes(kind: DIE | None, most: int = 16) -> list[str] | None:
         return None
     if not size:
         return ["integer"]
-    found: list[str] = [""] * ((size + 7) // 8)
-    return [part or "vector" for part in found] if _classify_parts(kind, 0, found, 0) else None
+    classes: list[str] = [""] * ((size + 7) // 8)
+    return [part or "vector" for part in classes] if _classify_parts(kind, 0, classes, 0) else None
 
 
-def _classify_parts(kind: DIE | None, at: int, found: list[str], depth: int) -> bool:
-    """Merge the parts of a type at an offset into ``found``; False if something is not aligned."""
+def _classify_parts(kind: DIE | None, at: int, classes: list[str], depth: int) -> bool:
+    """Merge the parts of a type at an offset into ``classes``; False if something is not aligned."""
     kind = strip_qualifiers(kind)
     if kind is None or depth > 16:
         return True
     if is_struct(kind):
-        return all(_classify_parts(referred_die(m, "type"), at + (member_offset(m) or 0), found, depth + 1)
+        return all(_classify_parts(referred_die(m, "type"), at + (member_offset(m) or 0), classes, depth + 1)
                    for m in data_members(kind))
     if kind.tag == "DW_TAG_array_type":
         element, count = referred_die(kind, "type"), 1
         for bound in array_lengths(kind):
             count *= bound
         step = size_of(element)
-        return all(_classify_parts(element, at + i * step, found, depth + 1) for i in range(min(count, 64)))
+        return all(_classify_parts(element, at + i * step, classes, depth + 1) for i in range(min(count, 64)))
     size = size_of(kind)
     if size and at % min(size, 8):
         return False
-    for part in range(at // 8, min(len(found), (at + max(size, 1) + 7) // 8)):
-        found[part] = "vector" if is_float(kind) and found[part] != "integer" else "integer"
+    for part in range(at // 8, min(len(classes), (at + max(size, 1) + 7) // 8)):
+        classes[part] = "vector" if is_float(kind) and classes[part] != "integer" else "integer"
     return True

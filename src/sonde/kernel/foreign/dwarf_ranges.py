@@ -42,12 +42,12 @@ def address_ranges(dwarf: DWARFInfo, unit: CompileUnit, die: DIE) -> list[tuple[
     if lists is None:
         return []
     base = attribute_number(unit.get_top_DIE(), "low_pc")
-    found = []
+    ranges = []
     from elftools.dwarf.ranges import BaseAddressEntry
     for entry in lists.get_range_list_at_offset(attribute_number(die, "ranges"), cu=unit):
         if isinstance(entry, BaseAddressEntry):
             base = entry.base_address
         else:
             start = 0 if entry.is_absolute else base
-            found.append((start + entry.begin_offset, start + entry.end_offset))
-    return found
+            ranges.append((start + entry.begin_offset, start + entry.end_offset))
+    return ranges

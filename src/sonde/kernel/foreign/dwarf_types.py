@@ -31,8 +31,8 @@ _MAX_PARTS = 500  # nested types in a declaration
 
 def attribute_value(die: DIE, name: str) -> int | bytes | list[int] | None:
     """The value of a DIE's attribute: a number or flag, a text, an expression; None if it has none."""
-    found = die.attributes.get("DW_AT_" + name)
-    value: int | bytes | list[int] | None = found.value if found is not None else None
+    attribute = die.attributes.get("DW_AT_" + name)
+    value: int | bytes | list[int] | None = attribute.value if attribute is not None else None
     return value
 
 
@@ -111,13 +111,13 @@ def size_of(die: DIE | None) -> int:
 
 def array_lengths(die: DIE) -> list[int]:
     """Lengths of an array's dimensions, outermost first; 0 for one that is not known."""
-    found = []
+    lengths = []
     for child in die.iter_children():
         if child.tag == "DW_TAG_subrange_type":
             count, upper = attribute_value(child, "count"), attribute_value(child, "upper_bound")
             length = count if isinstance(count, int) else upper + 1 if isinstance(upper, int) else 0
-            found.append(length if 0 <= length < 1 << 32 else 0)
-    return found or [0]
+            lengths.append(length if 0 <= length < 1 << 32 else 0)
+    return lengths or [0]
 
 
 def is_float(die: DIE | None) -> bool:
@@ -204,10 +204,10 @@ class TypeConverter:
         if len(lengths) == 1 and lengths[0] and of is not None and of.tag == "DW_TAG_base_type" and \
                 name_of(of) == "char":
             return Str(lengths[0])  # as with the kernel's types: a char array is text
-        found = self.convert_type(element)
+        type = self.convert_type(element)
         for length in reversed(lengths):
-            found = Array(found, length)
-        return found
+            type = Array(type, length)
+        return type
 
     def _convert_struct(self, die: DIE) -> Type:
         size = attribute_number(die, "byte_size")
@@ -295,9 +295,9 @@ class _Declaration:
             inner, word = self.format_type(to, depth + 1), _QUALIFIERS[die.tag]
             return f"{inner} {word}" if inner.endswith(("*", "&")) else f"{word} {inner}"
         if die.tag in _POINTERS:
-            behind = strip_qualifiers(to)
-            if behind is not None and behind.tag == "DW_TAG_subroutine_type":
-                return self._format_function(behind, depth)
+            pointee = strip_qualifiers(to)
+            if pointee is not None and pointee.tag == "DW_TAG_subroutine_type":
+                return self._format_function(pointee, depth)
             return f"{self.format_type(to, depth + 1)}{_POINTERS[die.tag]}"
         if die.tag == "DW_TAG_array_type":
             return self.format_type(to,

@@ -23,10 +23,10 @@ def units_naming(dwarf: DWARFInfo, name: str, end: float = float("inf")) -> Iter
     """The units in which an entry may have that name, and perhaps others, in the file's order, until
     time.process_time() is ``end``."""
     text = name.encode("utf-8", "surrogateescape") + b"\0"
-    places = _find_all(_section_bytes(dwarf.debug_str_sec), text)  # it may be the tail of a longer string
-    if dwarf.debug_str_offsets_sec is not None or len(places) > _MOST:  # clang's units refer to strings by index
+    offsets = _find_all(_section_bytes(dwarf.debug_str_sec), text)  # it may be the tail of a longer string
+    if dwarf.debug_str_offsets_sec is not None or len(offsets) > _MOST:  # clang's units refer to strings by index
         return dwarf.iter_CUs()
-    return _units_containing(dwarf, [text, *[place.to_bytes(4, byteorder) for place in places]], end)
+    return _units_containing(dwarf, [text, *[offset.to_bytes(4, byteorder) for offset in offsets]], end)
 
 
 def units_referring(dwarf: DWARFInfo, entries: list[int], end: float) -> Iterator[CompileUnit]:
@@ -54,8 +54,8 @@ def _section_bytes(section: DebugSectionDescriptor | None) -> bytes:
 
 
 def _find_all(text: bytes, what: bytes) -> list[int]:
-    found, at = [], text.find(what)
+    offsets, at = [], text.find(what)
     while at >= 0:
-        found.append(at)
+        offsets.append(at)
         at = text.find(what, at + 1)
-    return found
+    return offsets

@@ -150,9 +150,9 @@ class Elf:
     @property
     def build_id(self) -> bytes:
         """The GNU build id; empty if there is none."""
-        found = next((desc for owner, kind, desc in self.read_notes() if (owner, kind) == ("GNU", NT_GNU_BUILD_ID)),
-                     b"")
-        return found[:64]
+        note = next((desc for owner, kind, desc in self.read_notes() if (owner, kind) == ("GNU", NT_GNU_BUILD_ID)),
+                    b"")
+        return note[:64]
 
     @property
     def debug_link(self) -> str:
@@ -174,8 +174,8 @@ class Elf:
         if dynamic is None or not dynamic.link < len(self.sections):
             return []
         strings = self.sections[dynamic.link]
-        places = [strings.offset + at for tag, at in self.dynamic_entries if tag in tags][:MOST_NEEDED]
-        texts = [self.read(place, MOST_PATH).partition(b"\0")[0] for place in places]
+        offsets = [strings.offset + at for tag, at in self.dynamic_entries if tag in tags][:MOST_NEEDED]
+        texts = [self.read(offset, MOST_PATH).partition(b"\0")[0] for offset in offsets]
         return [text.decode("utf-8", "surrogateescape") for text in texts]
 
     @property
@@ -206,16 +206,16 @@ class Elf:
         """Functions in this file, from debug files too."""
         if self._functions is None:
             sources: list[_Strings] = []
-            found = Functions(lambda text: sources[text >> 32].name_at(text & 0xFFFFFFFF))
+            functions = Functions(lambda text: sources[text >> 32].name_at(text & 0xFFFFFFFF))
             for file in self._symbol_files():
                 for table, strings in file._symbol_tables():
                     sources.append(_Strings(file, strings))
                     base = len(sources) - 1 << 32
                     for name, _, value, size in file._read_symbols(table, _FUNCTIONS):
                         if self.address_to_offset(value) is not None:
-                            found.add(value, size, base | name)
-            found.sort_by_address()
-            self._functions = found
+                            functions.add(value, size, base | name)
+            functions.sort_by_address()
+            self._functions = functions
         return self._functions
 
     def function_at(self, address: int) -> tuple[str, int] | None:
@@ -225,16 +225,16 @@ class Elf:
 
     def find_object(self, name: str) -> tuple[int, int] | None:
         """(address, size) of a data or function symbol; one with a size is preferred."""
-        found: tuple[int, int] | None = None
+        symbol: tuple[int, int] | None = None
         for file in self._symbol_files():
             for table, strings in file._symbol_tables():
                 wanted = _Strings(file, strings).find_name(name)
                 for text, _, value, size in file._read_symbols(table, _OBJECTS) if wanted else ():
                     if text in wanted:
-                        found = value, size
+                        symbol = value, size
                         if size:
-                            return found
-        return found
+                            return symbol
+        return symbol
 
     def _symbol_tables(self) -> Iterator[tuple[Section, Section]]:
         """(symbols, their strings) of .symtab and .dynsym."""
@@ -323,15 +323,15 @@ class _Strings:
     def find_name(self, name: str) -> set[int]:
         """Where a name, with or without a version, may begin."""
         text = self._file.section_bytes(self._section) if self._text is None else self._text
-        found: set[int] = set()
+        offsets: set[int] = set()
         if not name:
-            return found
+            return offsets
         for what in (name.encode("utf-8", "surrogateescape") + end for end in (b"\0", b"@")):
             at = text.find(what)
             while at >= 0:
-                found.add(at)
+                offsets.add(at)
                 at = text.find(what, at + 1)
-        return found
+        return offsets
 
 
 def parse_notes(data: bytes) -> Iterator[tuple[str, int, bytes]]:

@@ -133,8 +133,8 @@ class ForeignFile:
         at = bisect_right(self._lows, address) - 1
         if at >= 0 and address < self._blocks[at].high:
             return self._blocks[at]
-        low, high, found = self.ask_reader(question, address)
-        rows = [(start, size, name) for start, size, name in found]
+        low, high, functions = self.ask_reader(question, address)
+        rows = [(start, size, name) for start, size, name in functions]
         block = FunctionBlock(low, high, rows, [row[0] for row in rows])
         if not low <= address < high or block.starts != sorted(block.starts):
             raise MachineError(f"{self.path}: senseless answer")
@@ -215,11 +215,11 @@ class ElfFile(ForeignFile):
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function that contains a virtual address."""
         block = self.function_block(address, "around")
-        found = function_in(block.rows, block.starts, address)
-        if found is None and not (self._has_symbols or self._debug or self._sought) and self._fetch_debug_file():
+        symbol = function_in(block.rows, block.starts, address)
+        if symbol is None and not (self._has_symbols or self._debug or self._sought) and self._fetch_debug_file():
             block = self.function_block(address, "around")
-            found = function_in(block.rows, block.starts, address)
-        return found
+            symbol = function_in(block.rows, block.starts, address)
+        return symbol
 
     def functions(self) -> list[UserFunction]:
         """Functions in this file, from debug files too, in order of address and name, each once."""
@@ -228,18 +228,18 @@ class ElfFile(ForeignFile):
         return self._functions
 
     def _read_functions(self) -> list[UserFunction]:
-        found: list[UserFunction] = []
+        functions: list[UserFunction] = []
         following = names = 0
-        while following or not found:
+        while following or not functions:
             rows, following = self.ask_reader("functions", following)
-            found += [UserFunction(*row) for row in rows]
+            functions += [UserFunction(*row) for row in rows]
             names += sum([len(row[0]) for row in rows])
-            if len(found) > MOST_FUNCTIONS or names > MOST_NAMES:
+            if len(functions) > MOST_FUNCTIONS or names > MOST_NAMES:
                 raise ReaderError(f"{self.path} has more than {MOST_FUNCTIONS} functions" if names <= MOST_NAMES else
-                                  f"the names of its functions have more than {MOST_NAMES} characters")
+                             f"the names of its functions have more than {MOST_NAMES} characters")
             if not rows:
                 break
-        return found
+        return functions
 
     def symbol_file(self, origin: str) -> bytes:
         """Its functions as an ELF file of their own, which names ``origin`` as their source."""
@@ -254,8 +254,8 @@ class ElfFile(ForeignFile):
 
     def find_object(self, name: str) -> tuple[int, int] | None:
         """(address, size) of a data or function symbol."""
-        found = self.ask_reader("object", name)
-        return (found[0], found[1]) if found else None
+        symbol = self.ask_reader("object", name)
+        return (symbol[0], symbol[1]) if symbol else None
 
     def needed(self) -> tuple[list[str], list[str]]:
         """The sonames of the libraries that it needs, and the folders in which they are looked for first."""
@@ -271,8 +271,8 @@ class ElfFile(ForeignFile):
     def frame_row(self, address: int) -> FrameRow | None:
         """How to unwind from an address."""
         if address not in self._frames:
-            found = self.ask_reader("frame_row", address)
-            row = self._frames[address] = _unpack_frame_row(*found) if found is not None else None
+            answer = self.ask_reader("frame_row", address)
+            row = self._frames[address] = _unpack_frame_row(*answer) if answer is not None else None
             self._account_kept(_FRAME)
             return row
         return self._frames[address]
@@ -289,8 +289,8 @@ class ElfFile(ForeignFile):
     def find_interpreter(self) -> tuple[int, int, int, bytes] | None:
         """CPython's version, the addresses of its _PyRuntime and PyCode_Type, and the first bytes of _PyRuntime; None
         if they are not in the file."""
-        found = self.ask_reader("interpreter")
-        return (found[0], found[1], found[2], bytes.fromhex(found[3])) if found is not None else None
+        answer = self.ask_reader("interpreter")
+        return (answer[0], answer[1], answer[2], bytes.fromhex(answer[3])) if answer is not None else None
 
     # debug information
 
@@ -312,13 +312,13 @@ class ElfFile(ForeignFile):
 
     def named_type(self, name: str) -> Type | None:
         """``struct x`` or ``union x`` of its debug information."""
-        found = self.ask_reader("named_type", name)
-        return None if found is None else unpack_type(found, self.struct_members)
+        packed = self.ask_reader("named_type", name)
+        return None if packed is None else unpack_type(packed, self.struct_members)
 
     def source_lines(self, source: str, line: int, column: int) -> SourceLines:
         """Where the code of a source line begins."""
-        problem, hints, found = self.ask_reader("source_lines", source, line, column)
-        return SourceLines([SourceLine(*row) for row in found], problem, hints)
+        problem, hints, rows = self.ask_reader("source_lines", source, line, column)
+        return SourceLines([SourceLine(*row) for row in rows], problem, hints)
 
     def code_places(self, address: int) -> list[tuple[str, str, int]]:
         """(function, source file, line) of an address, after those of the functions inlined there."""
@@ -331,8 +331,8 @@ class ElfFile(ForeignFile):
 
     def inlined_copies(self, name: str, own: bool) -> Inlined | None:
         """The inlined copies of a function; see World.inlined_copies."""
-        found = self.ask_reader("inlined", name, own) if self._has_debug_info or not own else None
-        return Inlined(*found) if found else None
+        answer = self.ask_reader("inlined", name, own) if self._has_debug_info or not own else None
+        return Inlined(*answer) if answer else None
 
     def ask_reader(self, question: str, *arguments: Json) -> Any:
         """Ask the reader; of a file that is gone the store may know the functions, and nothing else."""
@@ -368,19 +368,19 @@ class ElfFile(ForeignFile):
             return self._open_stored(symbol_store.open_debug_file)
 
         self._sought = True
-        found = open_debug_file()
-        if found is None and places.debuginfod_servers():
+        file = open_debug_file()
+        if file is None and places.debuginfod_servers():
             from ..names.debuginfod import fetch_debug_file
-            found = fetch_debug_file(self.build_id, open_debug_file)
-        if found is not None:
-            self._debug = found
+            file = fetch_debug_file(self.build_id, open_debug_file)
+        if file is not None:
+            self._debug = file
             self.forget_contents()
-        return found is not None
+        return file is not None
 
     def _open_stored(self, *opens: Callable[[bytes], int]) -> ElfFile | None:
         """The first file in the store that belongs to this one."""
-        found = (open_stored(open_entry, self.build_id, open_entry(self.build_id)) for open_entry in opens)
-        return next((each for each in found if each is not None), None)
+        files = (open_stored(open_entry, self.build_id, open_entry(self.build_id)) for open_entry in opens)
+        return next((each for each in files if each is not None), None)
 
     def _find_debug_file(self) -> ElfFile | None:
         for path in self._debug_candidates():
@@ -397,13 +397,13 @@ class ElfFile(ForeignFile):
         if not self.build_id:
             return []  # no cheap check that a file belongs to this one
         digits, name = self.build_id.hex(), self._debug_link
-        found = [f"{top}/.build-id/{digits[:2]}/{digits[2:]}.debug" for top in places.debug_directories]
+        paths = [f"{top}/.build-id/{digits[:2]}/{digits[2:]}.debug" for top in places.debug_directories]
         if name and "/" not in name:
             within = self.path.startswith("/proc/")  # links below a process's root are not resolved in ours
             where = os.path.dirname(self.path if within else os.path.realpath(self.path))
-            found += [f"{where}/{name}", f"{where}/.debug/{name}",
+            paths += [f"{where}/{name}", f"{where}/.debug/{name}",
                       *[f"{top}{where}/{name}" for top in places.debug_directories]]
-        return found
+        return paths
 
 
 def _unpack_frame_row(pair: list[int] | None, expression: str, rules: list[Any], signal: bool,
@@ -422,12 +422,12 @@ def open_checked(descriptor: int, build_id: str, make: Callable[[], ElfFile]) ->
     if descriptor < 0:
         return None
     try:
-        found = make()
+        file = make()
     except MachineError:
         return None
-    if found.build_id.hex().startswith(build_id):
-        return found
-    found.close()
+    if file.build_id.hex().startswith(build_id):
+        return file
+    file.close()
     return None
 
 
@@ -578,23 +578,23 @@ def demangle(names: list[str], source: str = "") -> list[str] | None:
     for at in range(0, len(names), MANY_NAMES):
         some = names[at:at + MANY_NAMES]
         fresh = [name for name in some if name.startswith(("_Z", "__Z")) and name not in _demangled]
-        found = {name: text for name in some if (text := _demangled.get(name)) is not None}
+        readable = {name: text for name in some if (text := _demangled.get(name)) is not None}
         if fresh and source not in _left_mangled:
             texts = _ask_demangled(fresh, source)
             if texts is None:
                 return None
-            found.update(zip(fresh, texts))
-        shown += [found.get(name, name) for name in some]
+            readable.update(zip(fresh, texts))
+        shown += [readable.get(name, name) for name in some]
     return shown
 
 
 def _ask_demangled(names: list[str], source: str) -> list[str] | None:
     try:
-        found: list[str] | None = reader.ask_shared_reader("demangle", source, (), names)
+        texts: list[str] | None = reader.ask_shared_reader("demangle", source, (), names)
     except ReaderError as unread:
         _left_mangled.put(source, source, _TEXT + getsizeof(source))
         show_notice(f"WARNING: C++ names of {source or 'a file'} stay as they are: {unread.message}")
         return names
-    for name, text in zip(names, found or ()):
+    for name, text in zip(names, texts or ()):
         _demangled.put(name, text, _TEXT + getsizeof(name) + getsizeof(text))
-    return found
+    return texts

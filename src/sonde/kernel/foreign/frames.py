@@ -76,7 +76,7 @@ class UnwindTable:
 
     def _read_entries(self) -> list[tuple[int, int, int]]:
         """(first address, end, place) of every entry."""
-        found, at = [], 0
+        entries, at = [], 0
         while at + 4 <= len(self._data):
             length, = struct.unpack_from("=I", self._data, at)
             if not length:
@@ -89,9 +89,9 @@ class UnwindTable:
                 reader = Numbers(self._data, self._at, at + 8, at + 4 + length)
                 start = reader.read_pointer(cie.encoding)
                 size = reader.read_pointer(cie.encoding & 0x0F)
-                found.append((start, start + size, at))
+                entries.append((start, start + size, at))
             at += 4 + length
-        return found
+        return entries
 
     def _read_entry(self, at: int) -> tuple[_Cie, bytes]:
         length, back = struct.unpack_from("=II", self._data, at)
@@ -130,10 +130,10 @@ def _read_cie(data: bytes, base: int, at: int) -> _Cie:
     reader.at = end + 1
     code, factor = reader.read_uleb128(), reader.read_sleb128()
     register = reader.read_byte() if version == 1 else reader.read_uleb128()
-    encoding, behind = 0, reader.at
+    encoding, start = 0, reader.at
     if augmentation.startswith("z"):
         size = reader.read_uleb128()
-        behind = reader.at + size
+        start = reader.at + size
         for letter in augmentation[1:]:
             if letter == "R":
                 encoding = reader.read_byte()
@@ -142,7 +142,7 @@ def _read_cie(data: bytes, base: int, at: int) -> _Cie:
             elif letter == "P":
                 reader.read_pointer(reader.read_byte())
     return _Cie(code, factor, register, encoding, augmentation.startswith("z"), "S" in augmentation,
-                data[behind:reader.end])
+                data[start:reader.end])
 
 
 _ADVANCES = {0x02: "B", 0x03: "H", 0x04: "I"}  # instructions: the encoding of each one's operand

@@ -22,12 +22,12 @@ def parse_ld_cache(data: bytes, machine: str) -> dict[str, str]:
     arch = find_arch(machine)
     count = min(_CACHE_HEAD.unpack_from(data, start)[1], MOST_ENTRIES)
     rows = data[start + _CACHE_HEAD.size:start + _CACHE_HEAD.size + count * _CACHE_ENTRY.size]
-    found: dict[str, str] = {}
+    libraries: dict[str, str] = {}
     for flags, soname, path, _, hwcap in _CACHE_ENTRY.iter_unpack(rows[:len(rows) // 24 * 24]):
         if (arch is None or flags == arch.loader_flags) and not hwcap:
-            found.setdefault(_string_at(data, start + soname), _string_at(data, start + path))
-    found.pop("", None)
-    return found
+            libraries.setdefault(_string_at(data, start + soname), _string_at(data, start + path))
+    libraries.pop("", None)
+    return libraries
 
 
 def _string_at(data: bytes, at: int) -> str:

@@ -32,9 +32,9 @@ def open_mapped(path: str, build_id: str) -> ElfFile:
     """The file that was mapped from a path, when its build id was ``build_id`` (20 bytes as the kernel reports it; "":
     it does not): what is at the path, if that is still the same, else what was held open, or is in the store."""
     try:
-        found = open_elf(path)
-        if not build_id or found.build_id.hex().startswith(build_id):
-            return found
+        file = open_elf(path)
+        if not build_id or file.build_id.hex().startswith(build_id):
+            return file
         problem = MachineError(f"{path} has been replaced")
     except MachineError as error:
         if not build_id:
@@ -81,12 +81,12 @@ def _open_stacked(path: str, build_id: str) -> ElfFile | None:
         return None
     for there in [mount + path for mount in islice(_overlay_mounts(), _MOST_MOUNTS) if os.path.lexists(mount + path)]:
         try:
-            found = open_elf(there)
+            file = open_elf(there)
         except MachineError:
             continue
-        if found.build_id.hex().startswith(build_id):
-            found.was_kept = True
-            return found
+        if file.build_id.hex().startswith(build_id):
+            file.was_kept = True
+            return file
     return None
 
 

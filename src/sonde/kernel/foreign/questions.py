@@ -104,9 +104,9 @@ def _is_prototype(value: Json) -> bool:
     if not has_shape(value, _PROTOTYPE):
         return False
     _, _, _, _, fields, places, _, _ = as_list(value)
-    found = {as_text(name): as_list(place) for name, place in map(as_list, as_list(places))}
-    return {as_text(as_list(field)[0]) for field in as_list(fields)} <= found.keys() and all(
-        registers or kind not in ("registers", "memory") for kind, registers, _, _ in found.values())
+    locations = {as_text(name): as_list(location) for name, location in map(as_list, as_list(places))}
+    return {as_text(as_list(field)[0]) for field in as_list(fields)} <= locations.keys() and all(
+        registers or kind not in ("registers", "memory") for kind, registers, _, _ in locations.values())
 
 
 def _is_member(value: Json) -> bool:

@@ -106,14 +106,14 @@ class Reader:
         ours, theirs = socketpair()
         ours.setblocking(False)
         here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-        places = [place for place in sys.path if place.startswith("/")]
-        command = [sys.executable, "-I", "-S", "-E", "-B", "-c", _START, *places, here, sys.prefix,
+        paths = [path for path in sys.path if path.startswith("/")]
+        command = [sys.executable, "-I", "-S", "-E", "-B", "-c", _START, *paths, here, sys.prefix,
                    "dwarf" if self._dwarf else ""]
         actions: list[tuple[object, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
         actions += [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in (0, 1, 2)]
-        kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
-            self._pid = os.posix_spawn(sys.executable, command, kept, file_actions=actions, setpgroup=0)
+            self._pid = os.posix_spawn(sys.executable, command, environment, file_actions=actions, setpgroup=0)
         except OSError as error:
             ours.close()
             raise MachineError(f"the reader of foreign files cannot be started: {error.strerror}") from None
@@ -152,14 +152,14 @@ class Reader:
 
     def _receive_bytes(self, size: int, deadline: _Deadline) -> bytes:
         assert self._socket is not None
-        found = bytearray()
-        while len(found) < size:
+        data = bytearray()
+        while len(data) < size:
             deadline.wait_until_ready(self._socket, select.POLLIN)
-            part = self._socket.recv(min(size - len(found), 1 << 20))
+            part = self._socket.recv(min(size - len(data), 1 << 20))
             if not part:
                 raise OSError("the reader has ended")
-            found += part
-        return bytes(found)
+            data += part
+        return bytes(data)
 
     def end_process(self) -> None:
         """End the process, whatever it is doing; the next question starts another."""
@@ -209,8 +209,8 @@ class _Deadline:
     def _read_delay(self) -> float:
         """Seconds for which it was ready to go on, and others had the CPUs: on a busy machine most of the time."""
         try:
-            with open(f"/proc/{self._pid}/schedstat", "rb") as found:
-                return int(found.read().split()[1]) / 1e9
+            with open(f"/proc/{self._pid}/schedstat", "rb") as file:
+                return int(file.read().split()[1]) / 1e9
         except (OSError, IndexError):
             return 0.0
 

@@ -60,25 +60,25 @@ class Functions:
         """(first address, end, functions): all that matters for every address from the first to the end."""
         count = len(self._groups)
         block = max(self._group_at(address), 0) // BLOCK
-        first, behind = block * BLOCK, min((block + 1) * BLOCK, count)
+        first, end = block * BLOCK, min((block + 1) * BLOCK, count)
         low = self._start_address(first) if block else 0
-        high = self._start_address(behind) if behind < count else END
-        return low, high, [self._preferred_row(group) for group in range(max(first - BEHIND, 0), behind)]
+        high = self._start_address(end) if end < count else END
+        return low, high, [self._preferred_row(group) for group in range(max(first - BEHIND, 0), end)]
 
     def function_page(self, first: int, offset: Callable[[int], int | None]) -> tuple[list[tuple[str, int, int, int]],
                                                                                       int]:
         """Functions by address and name, each once, as (name, address, offset in the file, size), and the index at
         which the next page starts; 0 after the last one."""
-        found: list[tuple[str, int, int, int]] = []
+        page: list[tuple[str, int, int, int]] = []
         size = 0
         for group in range(first, len(self._groups)):
             for name, (address, length,
                        _) in sorted({row[2]: row for row in reversed(self._group_rows(group))}.items()):
-                found.append((name, address, offset(address) or 0, length))
+                page.append((name, address, offset(address) or 0, length))
                 size += len(name) + 40
             if size > PAGE:
-                return found, group + 1
-        return found, 0
+                return page, group + 1
+        return page, 0
 
     def _start_address(self, group: int) -> int:
         return self._addresses[self._groups[group]]
@@ -134,7 +134,7 @@ class JitMapTable:
     def __init__(self, read: Callable[[int, int], bytes]) -> None:
         self._read = read
         self.functions = Functions(self._name_at, newest=True)
-        for place, line in self._read_lines():
+        for offset, line in self._read_lines():
             start, _, rest = line.partition(b" ")
             size, space, name = rest.partition(b" ")
             if space and len(start) <= 18 and len(size) <= 18:
@@ -143,7 +143,7 @@ class JitMapTable:
                 except ValueError:
                     continue
                 if 0 <= first <= END and 0 <= length <= END:
-                    self.functions.add(first, length, place + len(line) - len(name))
+                    self.functions.add(first, length, offset + len(line) - len(name))
         self.functions.sort_by_address()
 
     def _read_lines(self) -> Iterator[tuple[int, bytes]]:

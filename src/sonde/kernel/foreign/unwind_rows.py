@@ -40,7 +40,7 @@ _WORDS = range(-1 << 15, 1 << 15)
 def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, int]:
     """Rows of the entries from ``first`` on, and the number of the entry to continue with (0: that was all).
     ``offset_of`` gives the place in the file of an address, or None."""
-    entries, found, last = table.entries, bytearray(), -1
+    entries, packed, last = table.entries, bytearray(), -1
     arch = find_arch_of_elf(table.machine)
     if arch is None:
         return b"", 0
@@ -48,19 +48,19 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
     for number in range(first, len(entries)):
         start, end, at = entries[number]
         offset = offset_of(start)
-        if len(found) > MOST_ROWS * ROW.size:
-            return bytes(found), number
+        if len(packed) > MOST_ROWS * ROW.size:
+            return bytes(packed), number
         if offset is None or not 0 < end - start < 1 << 32 or offset + end - start >= 1 << 32:
             continue
         for address, row in table.entry_rows(start, at):
             rule = rule_of(row)
             if rule != last and address < end:
-                found += ROW.pack(offset + address - start, rule)
+                packed += ROW.pack(offset + address - start, rule)
                 last = rule
         if number + 1 == len(entries) or entries[number + 1][0] >= end + arch.least_gap:
-            found += ROW.pack(offset + end - start, NO_TABLE)
+            packed += ROW.pack(offset + end - start, NO_TABLE)
             last = NO_TABLE
-    return bytes(found), 0
+    return bytes(packed), 0
 
 
 class StackRules:
@@ -113,11 +113,11 @@ class StackRules:
 
     def _based_on_sp(self, offset: int) -> bytes:
         """The expression ``stack pointer + offset``."""
-        found = [_BREG + self._sp]
+        expression = [_BREG + self._sp]
         while not -64 <= offset < 64:
-            found.append(offset & 0x7F | 0x80)
+            expression.append(offset & 0x7F | 0x80)
             offset >>= 7
-        return bytes([*found, offset & 0x7F])
+        return bytes([*expression, offset & 0x7F])
 
 
 class LinkRules:

@@ -28,13 +28,13 @@ def read_usdt_probes(elf: Elf) -> list[UsdtProbe]:
     base = elf.find_section(".stapsdt.base")
     arch = find_arch_of_elf(elf.machine)
     objects = cache(elf.find_object)
-    found = []
+    probes = []
     for owner, kind, data in elf.read_notes():
         if owner == "stapsdt" and kind == NT_STAPSDT and len(data) > _ADDRESSES.size and arch:
             probe = _parse_probe(elf, arch, base.address if base else 0, data[:MOST_OF_NOTE], objects)
             if probe is not None:
-                found.append(probe)
-    return sorted(found, key=lambda p: (p.provider, p.name, p.offset))
+                probes.append(probe)
+    return sorted(probes, key=lambda p: (p.provider, p.name, p.offset))
 
 
 def _parse_probe(elf: Elf, arch: Arch, base: int, data: bytes, objects: Callable[[str], tuple[int, int] | None],
@@ -57,16 +57,16 @@ def _parse_probe(elf: Elf, arch: Arch, base: int, data: bytes, objects: Callable
 
 def parse_arguments(text: str, arch: Arch, symbol: Symbol = lambda name: None) -> list[UsdtArgument]:
     """``-4@%eax 8@-16(%rbp)`` → where each argument is; one that is not understood has the kind "unknown"."""
-    found = []
+    arguments = []
     for piece in re.findall(r"(?:-?\d+f?@)?(?:\[[^\]]*\]|[^\s\[\]]+)", text)[:MOST_ARGUMENTS]:
-        head, at, place = piece.rpartition("@")
+        head, at, operand = piece.rpartition("@")
         size = 8 if not at else int(head.lstrip("-")) if re.fullmatch(r"-?[1248]", head) else 0
-        argument = _parse_operand(place, arch, symbol) if size else None
+        argument = _parse_operand(operand, arch, symbol) if size else None
         if argument is None or not all(-1 << 63 <= n < 1 << 64 for n in (argument.offset, argument.scale)):
             argument = UsdtArgument("unknown")
         argument.text, argument.size, argument.signed = piece, size or 8, head.startswith("-")
-        found.append(argument)
-    return found
+        arguments.append(argument)
+    return arguments
 
 
 def _parse_number(text: str | None) -> int:
@@ -77,11 +77,11 @@ def _parse_number(text: str | None) -> int:
     return -value if "-" in (text or "") else value
 
 
-def _parse_operand(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
+def _parse_operand(operand: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
     """What the first matching form of the architecture says; None if none matches."""
     for kind, form in arch.operands:
-        if found := re.fullmatch(form, place):
-            return _read_operand(kind, found.groupdict(), arch, symbol)
+        if match := re.fullmatch(form, operand):
+            return _read_operand(kind, match.groupdict(), arch, symbol)
     return None
 
 
@@ -107,6 +107,6 @@ def _find_register(name: str | None, arch: Arch) -> tuple[int | None, int]:
     if name is None:
         return -1, 0
     for form, ours, bits in arch.operand_registers:
-        if found := re.fullmatch(form, name):
-            return arch.registers.get(found.expand(ours)), bits
+        if match := re.fullmatch(form, name):
+            return arch.registers.get(match.expand(ours)), bits
     return None, 0

@@ -71,14 +71,14 @@ def _container_of(folder: str, parent: str) -> tuple[str, str]:
     """(id, name) of the container that a folder belongs to; ("", "") if none."""
     if _SHIMS.match(folder):
         return "", ""
-    found = _WITH_ID.match(folder.rpartition(":")[2])
-    if found:
-        return found["id"], ""
+    match = _WITH_ID.match(folder.rpartition(":")[2])
+    if match:
+        return match["id"], ""
     for pattern in (_LXC, _NSPAWN):
-        if found := pattern.match(folder):
-            return "", unescape_unit(found["name"])
-    if found := _MACHINE.match(folder):
-        name = unescape_unit(found["name"])
+        if match := pattern.match(folder):
+            return "", unescape_unit(match["name"])
+    if match := _MACHINE.match(folder):
+        name = unescape_unit(match["name"])
         if name.startswith("qemu-"):
             return "", ""
         inner = _LIBVIRT_LXC.match(name)
@@ -88,8 +88,8 @@ def _container_of(folder: str, parent: str) -> tuple[str, str]:
 
 def _pod_of(folder: str) -> str:
     """The uid of the pod that a folder belongs to, with the dashes that names of slices cannot have."""
-    found = _POD.match(folder.partition(":")[0]) or _PODMAN_POD.match(folder)
-    return found["uid"].replace("_", "-") if found else ""
+    match = _POD.match(folder.partition(":")[0]) or _PODMAN_POD.match(folder)
+    return match["uid"].replace("_", "-") if match else ""
 
 
 def _without_guard(unit: str) -> str:
@@ -123,8 +123,8 @@ def folders_of_id(container: str) -> list[str]:
 
 def folders_of_name(name: str) -> list[str]:
     """The possible names of the folder of the container of this name, where no id is part of it."""
-    found = [f"lxc.payload.{name}", f"machine-{escape_unit(name)}.scope", f"systemd-nspawn@{escape_unit(name)}.service"]
-    return list(dict.fromkeys(found))
+    unit = escape_unit(name)
+    return list(dict.fromkeys([f"lxc.payload.{name}", f"machine-{unit}.scope", f"systemd-nspawn@{unit}.service"]))
 
 
 def folders_of_pod(uid: str) -> list[str]:

@@ -57,28 +57,28 @@ class ContainerFiles:
 
     def describe(self, container: str) -> Described | None:
         """What is known about the container with an id; None if nothing is."""
-        found = self._known.get(container)
-        if found is None and time.monotonic() - self._missing.get(container, -AGAIN) >= AGAIN:
-            found = self._read_docker(container) or self._read_task(container) or self._read_storage(container)
-            if found is None:
+        description = self._known.get(container)
+        if description is None and time.monotonic() - self._missing.get(container, -AGAIN) >= AGAIN:
+            description = self._read_docker(container) or self._read_task(container) or self._read_storage(container)
+            if description is None:
                 self._note_missing(container)
             else:
-                self._keep(container, found)
-        return found
+                self._keep(container, description)
+        return description
 
     def ids(self) -> list[str]:
         """The containers that have files."""
-        found = _folders(self._path(_DOCKER)) + [container for entries in self._stored() for container in entries]
+        containers = _folders(self._path(_DOCKER)) + [container for entries in self._stored() for container in entries]
         for tasks in _TASKS:
             for space in _folders(self._path(tasks)):
-                found += _folders(self._path(tasks, space))
-        return [container for container in dict.fromkeys(found) if IS_ID.match(container)]
+                containers += _folders(self._path(tasks, space))
+        return [container for container in dict.fromkeys(containers) if IS_ID.match(container)]
 
-    def _keep(self, container: str, found: Described) -> None:
+    def _keep(self, container: str, description: Described) -> None:
         self._missing.pop(container, None)
-        self._known.put(container, found, 400 + sum(map(len, found.values())))
-        if found.uid and found.pod and (found.uid in self.pods or len(self.pods) < MOST):
-            self.pods[found.uid] = found.pod
+        self._known.put(container, description, 400 + sum(map(len, description.values())))
+        if description.uid and description.pod and (description.uid in self.pods or len(self.pods) < MOST):
+            self.pods[description.uid] = description.pod
 
     def _note_missing(self, container: str) -> None:
         if len(self._missing) >= MOST:
@@ -105,15 +105,15 @@ class ContainerFiles:
         return None
 
     def _read_storage(self, container: str) -> Described | None:
-        found = next((entries[container] for entries in self._stored() if container in entries), None)
-        if found is None:
+        entry = next((entries[container] for entries in self._stored() if container in entries), None)
+        if entry is None:
             return None
         for folder in self._storage_folders():
             bundle = _read_object(os.path.join(folder, container, "userdata", "config.json"))
             notes = _dict_in(bundle, "annotations")
             if _text_in(notes, "io.kubernetes.container.name"):
                 return _described(_text_in(notes, "io.kubernetes.container.name"), notes, _KUBELET)
-        names = found.get("names")
+        names = entry.get("names")
         return Described(_bounded(names[0]) if isinstance(names, list) and names else "")
 
     def _storage_folders(self) -> list[str]:
@@ -158,8 +158,8 @@ def _text_in(texts: JsonObject, name: str) -> str:
 
 
 def _dict_in(state: JsonObject | None, name: str) -> JsonObject:
-    found = state.get(name) if state is not None else None
-    return found if isinstance(found, dict) else {}
+    value = state.get(name) if state is not None else None
+    return value if isinstance(value, dict) else {}
 
 
 def _folders(path: str) -> list[str]:
@@ -173,8 +173,8 @@ def _folders(path: str) -> list[str]:
 
 def _read_object(path: str) -> JsonObject | None:
     """The JSON object in a trusted file; None for anything else."""
-    found = _read_json(path)
-    return found if isinstance(found, dict) else None
+    value = _read_json(path)
+    return value if isinstance(value, dict) else None
 
 
 def _read_json(path: str) -> Json:
@@ -182,8 +182,8 @@ def _read_json(path: str) -> Json:
     import json
     try:
         with open(open_guarded(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or not is_private(found) or found.st_size > LARGEST:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or not is_private(status) or status.st_size > LARGEST:
                 return None
             value: Json = json.loads(file.read(LARGEST + 1))
             return value

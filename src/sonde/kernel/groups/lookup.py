@@ -53,15 +53,15 @@ class Groups:
     def name_of(self, kind: str, group: int) -> str:
         """The name of the container, pod or service; "" outside of any, and ``cgroup ID`` where the group's path could
         not be seen. A container without a name goes by 12 digits of its id, a pod by its uid."""
-        place = self.place_of(group)
-        if place is None:
+        identity = self.place_of(group)
+        if identity is None:
             return f"cgroup {group}"
-        belongs, told = place.belongs, place.described or _NOTHING
+        belongs, description = identity.belongs, identity.described or _NOTHING
         if kind == "service":
             return belongs.service
         if kind == "pod":
-            return told.pod or self._files.pods.get(belongs.pod) or belongs.pod
-        return belongs.name or told.name or belongs.container[:SHORT_ID]
+            return description.pod or self._files.pods.get(belongs.pod) or belongs.pod
+        return belongs.name or description.name or belongs.container[:SHORT_ID]
 
     def place_of(self, group: int) -> GroupIdentity | None:
         """What is known about a group now; None if it was never seen."""
@@ -73,16 +73,16 @@ class Groups:
             known = GroupIdentity(path, read_cgroup_path(path), None)
             self._places.put(group, known, 700 + 2 * len(path))
         if known.described is None and known.belongs.container:
-            told = self._files.describe(known.belongs.container)
-            if told is not None:
-                known = GroupIdentity(known.path, known.belongs, told)
+            description = self._files.describe(known.belongs.container)
+            if description is not None:
+                known = GroupIdentity(known.path, known.belongs, description)
                 self._places.put(group, known, 1000 + 2 * len(known.path))
         return known
 
     def _path_of(self, group: int) -> str | None:
         self.catch_up()
-        found = self._cgroups.cgroup_paths(group)
-        return found[0][1] if found else None
+        paths = self._cgroups.cgroup_paths(group)
+        return paths[0][1] if paths else None
 
     # of filters
 
@@ -92,19 +92,19 @@ class Groups:
 
         A container may be named by its id, or 12 digits of it or more, and a pod without its namespace, or by its uid.
         """
-        place = self.place_of(group)
-        if place is None:
+        identity = self.place_of(group)
+        if identity is None:
             return None
-        belongs = place.belongs
+        belongs = identity.belongs
         if kind == "service":
             return belongs.service == text if text else bool(belongs.service)
-        return self._is_pod(text, belongs, place.described) if kind == "pod" else \
-            _is_container(text, belongs, place.described)
+        return self._is_pod(text, belongs, identity.described) if kind == "pod" else \
+            _is_container(text, belongs, identity.described)
 
-    def _is_pod(self, text: str, belongs: Membership, told: Described | None) -> bool | None:
+    def _is_pod(self, text: str, belongs: Membership, description: Described | None) -> bool | None:
         if not belongs.pod or not text or text == belongs.pod:
             return bool(belongs.pod)
-        name = told.pod if told is not None else self._files.pods.get(belongs.pod)
+        name = description.pod if description is not None else self._files.pods.get(belongs.pod)
         return None if name is None else text in (name, name.partition("/")[2])
 
     def folders_of(self, kind: str, text: str) -> list[str]:
@@ -117,20 +117,20 @@ class Groups:
         if kind == "pod":
             uids = {text, *[uid for uid, pod in self._files.pods.items() if text in (pod, pod.partition("/")[2])]}
             return [folder for uid in sorted(uids) for folder in folders_of_pod(uid)]
-        ids = [each for each, told in described.items()
-               if told.name == text or len(text) >= SHORT_ID and each.startswith(text)]
-        found = folders_of_name(text) + [folder for each in [*ids, *[text] * bool(IS_ID.match(text))]
-                                         for folder in folders_of_id(each)]
-        return [folder for folder in dict.fromkeys(found) if "/" not in folder]
+        ids = [each for each, description in described.items()
+               if description.name == text or len(text) >= SHORT_ID and each.startswith(text)]
+        folders = folders_of_name(text) + [folder for each in [*ids, *[text] * bool(IS_ID.match(text))]
+                                           for folder in folders_of_id(each)]
+        return [folder for folder in dict.fromkeys(folders) if "/" not in folder]
 
     def all_groups(self) -> list[int]:
         """The groups that exist now."""
         return self._cgroups.all_ids()
 
 
-def _is_container(text: str, belongs: Membership, told: Described | None) -> bool | None:
+def _is_container(text: str, belongs: Membership, description: Described | None) -> bool | None:
     if not belongs.container:
         return belongs.name == text if text else bool(belongs.name)
     if not text or SHORT_ID <= len(text) <= ID and belongs.container.startswith(text):
         return True
-    return None if told is None else told.name == text
+    return None if description is None else description.name == text

@@ -22,27 +22,27 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
         return _program_of(pid) if pid else []
     root = process_root(pid) if pid else ""
     pattern = any(c in name for c in "*?[")
-    found = _expand_glob(name, pid, root) if pattern else _find_named(name, pid, root)
-    return _as_mapped(found, pid, root, "/" in name and not pattern) if pid else found
+    paths = _expand_glob(name, pid, root) if pattern else _find_named(name, pid, root)
+    return _as_mapped(paths, pid, root, "/" in name and not pattern) if pid else paths
 
 
 def _find_named(name: str, pid: int, root: str) -> list[str]:
     """The file of a path, a command or a library; of a process also one that is gone from its path."""
     if "/" in name:
-        places = [root + name, name] if name.startswith("/") else [name]  # a relative path is relative to the user
+        paths = [root + name, name] if name.startswith("/") else [name]  # a relative path is relative to the user
         gone = [file.path for file in process_files(pid) if file.name == os.path.realpath(name)] if pid else []
-        return next(([place] for place in places + gone if files.is_elf(place)), [])
+        return next(([path] for path in paths + gone if files.is_elf(path)), [])
     tries = [_find_command, _find_library] if not (name.startswith("lib") or ".so" in name) else [_find_library,
                                                                                                   _find_command]
-    return next(([found] for look in tries if (found := look(name, pid, root))), [])
+    return next(([binary] for look in tries if (binary := look(name, pid, root))), [])
 
 
 def _program_of(pid: int) -> list[str]:
     """By its path; by way of the process where that no longer leads to it. [] of a process of the kernel's own."""
     link = f"/proc/{pid}/exe"
     try:
-        found = find_binaries(os.readlink(link), pid)
-        return found if found and os.path.samefile(found[0], link) else [link] if files.is_elf(link) else []
+        paths = find_binaries(os.readlink(link), pid)
+        return paths if paths and os.path.samefile(paths[0], link) else [link] if files.is_elf(link) else []
     except OSError:
         return []
 
@@ -90,17 +90,17 @@ def _expand_glob(pattern: str, pid: int, root: str) -> list[str]:
         return [file.path for file in process_files(pid)
                 if fnmatchcase(os.path.basename(file.name), pattern) and files.is_elf(file.path)]
     if "/" in pattern:
-        place = root + pattern if pattern.startswith("/") else pattern
-        return sorted([path for path in glob(place) if files.is_elf(path)])
-    found: dict[str, None] = {}
+        rooted = root + pattern if pattern.startswith("/") else pattern
+        return sorted([path for path in glob(rooted) if files.is_elf(path)])
+    paths: dict[str, None] = {}
     for directory in _path_directories(root):
         for path in sorted(glob(f"{directory}/{pattern}")):
             if files.is_elf(path):
-                found[path] = None
+                paths[path] = None
     for soname, path in ld_cache(root).items():
         if fnmatchcase(soname, pattern) and files.is_elf(root + path):
-            found[root + path] = None
-    return list(found)
+            paths[root + path] = None
+    return list(paths)
 
 
 def _path_directories(root: str) -> list[str]:

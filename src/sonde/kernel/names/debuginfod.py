@@ -38,16 +38,16 @@ class DebuginfodClient:
     """Asks each server about each build id once. One that does not answer is not asked again."""
 
     def __init__(self) -> None:
-        self._asked: set[bytes] = set()
+        self._requested: set[bytes] = set()
         self._failed: set[str] = set()
         self._spent = 0.0
         self._hurried = 0.0  # s that were spent after the run was to end
 
     def fetch_debug_file(self, build_id: bytes, open_stored: Callable[[], T | None]) -> T | None:
         """Put the debug file of a build id into the store: what ``open_stored`` makes of it; None if there is none."""
-        if len(build_id) < 8 or build_id in self._asked:
+        if len(build_id) < 8 or build_id in self._requested:
             return None
-        self._asked.add(build_id)
+        self._requested.add(build_id)
         for server in places.debuginfod_servers():
             if server in self._failed:
                 continue
@@ -61,8 +61,8 @@ class DebuginfodClient:
             self._spent += took
             self._hurried += took if hurried else 0
             if problem is None:
-                if (found := open_stored()) is not None:
-                    return found
+                if (file := open_stored()) is not None:
+                    return file
                 symbol_store.drop_debug_file(build_id)
                 problem = f"gave a file that is not of build id {build_id.hex()}"
             if problem:
@@ -169,8 +169,8 @@ def _make_handlers(connect: Callable[..., socket]) -> list[BaseHandler]:
         def make_connection(*args: Any, **named: Any) -> HTTPConnection:
             made: Any = kind(*args, **named)
             made._create_connection = connect
-            found: HTTPConnection = made
-            return found
+            connection: HTTPConnection = made
+            return connection
         return make_connection
 
     class Plain(HTTPHandler):
@@ -190,8 +190,8 @@ def _no_answer() -> HTTPResponse:
 def _read_parts(answer: HTTPResponse, end: float) -> Iterator[bytes]:
     """The body. OSError if it is cut off, too large or too slow."""
     from http.client import HTTPException
-    told = answer.headers.get("Content-Length", "")
-    size = int(told) if told.isascii() and told.isdecimal() and len(told) < 16 else -1
+    declared = answer.headers.get("Content-Length", "")
+    size = int(declared) if declared.isascii() and declared.isdecimal() and len(declared) < 16 else -1
     read = 0
     while True:
         if time.monotonic() > end or max(read, size) > MOST:

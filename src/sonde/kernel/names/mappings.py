@@ -85,7 +85,7 @@ class MappingLog:
         self.changed = changed
         self._rings: list[PerfRing] = []
         self._waiting: list[Report] = []
-        self._found: Cache[int, list[Mapping]] = Cache(memory)
+        self._mappings: Cache[int, list[Mapping]] = Cache(memory)
         self._parents: dict[int, int] = {}
         self._opening = 0.0  # the time until which files are opened
         self._roots: dict[int, str] = {}  # of processes, as of this reading
@@ -114,15 +114,15 @@ class MappingLog:
         """Read the maps of existing processes, which may end before anybody asks for them. One that has no
         others than ours is a fork of ours, which waits to execute a command: as any fork, it keeps none of its own."""
         enough, us = time.monotonic() + LOOK, os.getpid()
-        own = {(each.start, each.name) for each in read_maps(us, self._found.most // 8)}
+        own = {(each.start, each.name) for each in read_maps(us, self._mappings.most // 8)}
         for pid in sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True):
-            if time.monotonic() > enough or self._found.size > self._found.most // 2:
+            if time.monotonic() > enough or self._mappings.size > self._mappings.most // 2:
                 return  # the youngest came first; the others are read when they are seen
-            found = read_maps(pid, self._found.most // 8)
-            if found and pid != us and own.issuperset((each.start, each.name) for each in found):
+            maps = read_maps(pid, self._mappings.most // 8)
+            if maps and pid != us and own.issuperset((each.start, each.name) for each in maps):
                 self._parents[pid] = us
-            elif found:
-                self._found.put(pid, found, _PROCESS + sum([mapping.size for mapping in found]))
+            elif maps:
+                self._mappings.put(pid, maps, _PROCESS + sum([mapping.size for mapping in maps]))
 
     @property
     def is_prompt(self) -> bool:
@@ -155,7 +155,7 @@ class MappingLog:
         seen = set()
         while pid not in seen:
             seen.add(pid)
-            for mapping in reversed(self._found.get(pid) or ()):
+            for mapping in reversed(self._mappings.get(pid) or ()):
                 if mapping.start <= address < mapping.end:
                     return mapping
             pid = self._parents.get(pid, pid)
@@ -163,7 +163,7 @@ class MappingLog:
 
     def note_name(self, pid: int, address: int) -> None:
         """An address of a process has been given a name: count it if it may be that of another file."""
-        files = {mapping.name for mapping in self._found.get(pid) or () if mapping.start <= address < mapping.end}
+        files = {mapping.name for mapping in self._mappings.get(pid) or () if mapping.start <= address < mapping.end}
         self.shared += len(files) > 1
 
     def drain_rings(self) -> None:
@@ -172,17 +172,17 @@ class MappingLog:
         is newer waits for the next one."""
         for watcher in self._watchers:
             watcher.look_again()
-        found = self._waiting + self._read_rings()
+        reports = self._waiting + self._read_rings()
         self._waiting = []
-        self._fit_rest(len(found))
-        if not found:
+        self._fit_rest(len(reports))
+        if not reports:
             return
-        newest = max(found)[0]
+        newest = max(reports)[0]
         for record in self._read_rings():
-            (found if record[0] <= newest else self._waiting).append(record)
+            (reports if record[0] <= newest else self._waiting).append(record)
         self._opening = time.monotonic() + OPENING
         self._roots = {}
-        for _, kind, misc, body in sorted(found):
+        for _, kind, misc, body in sorted(reports):
             self._apply_record(kind, misc, body)
 
     def _fit_rest(self, reports: int) -> None:
@@ -201,7 +201,7 @@ class MappingLog:
             if pid not in (parent, _ELSEWHERE):
                 self._parents.pop(pid, None)
                 self._parents[pid] = parent  # the youngest
-                self._found.drop(pid)  # the id was another process's
+                self._mappings.drop(pid)  # the id was another process's
                 self.changed(pid)
         elif kind == _RECORD_MMAP2:
             pid, _, start, length, offset, size = _MMAP2_BODY.unpack_from(body)
@@ -226,14 +226,14 @@ class MappingLog:
             del self._parents[next(iter(self._parents))]
 
     def _remember_mapping(self, pid: int, mapping: Mapping) -> None:
-        known = self._found.get(pid)
+        known = self._mappings.get(pid)
         if known is None:
             known = []
-            self._found.put(pid, known, _PROCESS)
+            self._mappings.put(pid, known, _PROCESS)
         known.append(mapping)
-        self._found.grow(pid, mapping.size)
-        if self._found.size_of(pid) > self._found.most // 4:  # it maps and unmaps all the time
-            self._found.grow(pid, -sum([old.size for old in known[:len(known) // 2]]))
+        self._mappings.grow(pid, mapping.size)
+        if self._mappings.size_of(pid) > self._mappings.most // 4:  # it maps and unmaps all the time
+            self._mappings.grow(pid, -sum([old.size for old in known[:len(known) // 2]]))
             del known[:len(known) // 2]
 
     def _openable(self, pid: int, name: str, build_id: str) -> str:

@@ -76,17 +76,17 @@ def mapped_range(text: str) -> tuple[int, int]:
 def process_files(pid: int) -> list[MappedFile]:
     """Files that a process has mapped executable, each once, in order of address; [] if they cannot be seen."""
     paths = MappedPaths(pid)
-    found: dict[str, MappedFile] = {}
+    files: dict[str, MappedFile] = {}
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
                 parts = line.rstrip("\n").split(None, 5)
-                if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/") and parts[5] not in found:
+                if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/") and parts[5] not in files:
                     link = paths.link_of(*mapped_range(parts[0]))
-                    found[parts[5]] = _find_mapped(paths.root, paths.own_name(parts[5]), link)
+                    files[parts[5]] = _find_mapped(paths.root, paths.own_name(parts[5]), link)
     except OSError:
         return []
-    return list(found.values())
+    return list(files.values())
 
 
 def _find_mapped(root: str, name: str, link: str) -> MappedFile:
@@ -103,7 +103,7 @@ def _find_mapped(root: str, name: str, link: str) -> MappedFile:
 def identity(path: str) -> tuple[int, int] | None:
     """Device and inode of the file that a path leads to; None if it leads to none that can be seen."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

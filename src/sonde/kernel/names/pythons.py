@@ -33,10 +33,10 @@ class Interpreters:
         MachineError if its version is not supported, or the file cannot be read.
         """
         file = _open_mapped(pid, mapping)
-        found, base = self._find_interpreter(file), file.offset_to_address(mapping.offset)
-        if found is None or base is None:
+        interpreter, base = self._find_interpreter(file), file.offset_to_address(mapping.offset)
+        if interpreter is None or base is None:
             return None
-        offsets, runtime, code_type = found
+        offsets, runtime, code_type = interpreter
         bias = mapping.start - base
         return cpython.pack_image(offsets, runtime + bias, code_type + bias)
 
@@ -51,10 +51,12 @@ class Interpreters:
 
     def _find_interpreter(self, file: files.ElfFile) -> tuple[dict[str, int], int, int] | None:
         if file.stamp not in self._known:
-            found = file.find_interpreter()
-            if found is not None:
-                version, runtime, code_type, debug = found
-            self._known[file.stamp] = (cpython.find_offsets(version, debug), runtime, code_type) if found else None
+            interpreter = file.find_interpreter()
+            if interpreter is None:
+                self._known[file.stamp] = None
+            else:
+                version, runtime, code_type, debug = interpreter
+                self._known[file.stamp] = cpython.find_offsets(version, debug), runtime, code_type
         return self._known[file.stamp]
 
 

@@ -90,6 +90,6 @@ def drop_symbols(build_id: str) -> bool:
 
 def list_symbols(prefix: str = SYMBOLS) -> list[Entry]:
     """The entries, most recently used first."""
-    found = [(name.removeprefix(prefix), size, used) for name, size, used in cache_dir.list_cached(prefix)]
-    return [Entry(digits, size, used) for digits, size, used in found
+    entries = [(name.removeprefix(prefix), size, used) for name, size, used in cache_dir.list_cached(prefix)]
+    return [Entry(digits, size, used) for digits, size, used in entries
             if digits and len(digits) % 2 == 0 and not set(digits) - set("0123456789abcdef")]

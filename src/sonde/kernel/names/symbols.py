@@ -61,13 +61,13 @@ class KernelSymbols:
 
     def symbol_clones(self, name: str) -> list[str]:
         """The symbols that the compiler made of a function: ``name.isra.0`` and the like."""
-        found, text, start = [], self._kallsyms_text(), 0
+        clones, text, start = [], self._kallsyms_text(), 0
         while (at := text.find(f" {name}.".encode(), start)) >= 0:
             start = text.find(b"\n", at)
-            found.append(text[at + 1:start if start >= 0 else len(text)].partition(b"\t")[0].decode())
+            clones.append(text[at + 1:start if start >= 0 else len(text)].partition(b"\t")[0].decode())
             if start < 0:
                 break
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(clones))
 
     def _find_name(self, name: str) -> int:
         """The offset of a symbol's name in the text, less one; -1 if it is not there."""
@@ -158,7 +158,7 @@ class FunctionList:
     for in the text, which takes a tenth of the time that an index does."""
 
     def __init__(self, root: str) -> None:
-        self._asked = 0
+        self._lookups = 0
         self._index: dict[bytes, int] = {}
         try:
             with open(_function_list_path(root), "rb") as file:
@@ -168,8 +168,8 @@ class FunctionList:
 
     def count(self, name: str) -> int:
         """How many there are: each alone on a line, or before its module."""
-        self._asked += 1
-        if self._asked <= _FEW:
+        self._lookups += 1
+        if self._lookups <= _FEW:
             return self._search(b"\n%s\n" % name.encode()) + self._search(b"\n%s [" % name.encode())
         if not self._index:
             for line in self._text.splitlines():
@@ -178,10 +178,10 @@ class FunctionList:
         return self._index.get(name.encode(), 0)
 
     def _search(self, line: bytes) -> int:
-        found, at = 0, self._text.find(line)
+        count, at = 0, self._text.find(line)
         while at >= 0:
-            found, at = found + 1, self._text.find(line, at + 1)  # the next one may begin with this one's end
-        return found
+            count, at = count + 1, self._text.find(line, at + 1)  # the next one may begin with this one's end
+        return count
 
 
 def _function_list_path(root: str) -> str:

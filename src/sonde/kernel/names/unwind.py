@@ -34,10 +34,10 @@ class Unwinder:
         ``find`` gives the mapping at an address."""
         values = {number: registers[name] for number, name in enumerate(self._names) if name in registers}
         pc, exact = registers["pc"], True
-        found: list[int] = []
+        addresses: list[int] = []
         memory = _Memory(stack, base)
-        while pc and len(found) < min(limit, MOST):
-            found.append(pc)
+        while pc and len(addresses) < min(limit, MOST):
+            addresses.append(pc)
             try:
                 step = self._unwind_frame(pc, exact, values, memory, find)
             except (DamagedTablesError, MachineError, struct.error, IndexError, KeyError):
@@ -45,20 +45,20 @@ class Unwinder:
                 break
             if step is None:
                 break
-            if step[1].get(self._sp, 0) <= values[self._sp] and not step[2] and len(found) > 1:
+            if step[1].get(self._sp, 0) <= values[self._sp] and not step[2] and len(addresses) > 1:
                 self.short += 1  # a stack that does not get shorter never ends
                 break
             pc, values, exact = step
-        return found
+        return addresses
 
     def _unwind_frame(self, pc: int, exact: bool, values: dict[int, int], memory: _Memory,
                       find: Callable[[int], Mapping | None]) -> tuple[int, dict[int, int], bool] | None:
         """The caller's (pc, registers, whether the pc is that of an interrupted instruction); None at the end."""
-        place = pc if exact else pc - 1  # a return address; it is the call before it that belongs to the function
-        mapping = find(place)
+        address = pc if exact else pc - 1  # a return address; it is the call before it that belongs to the function
+        mapping = find(address)
         if mapping is not None and self._is_signal_return(pc, mapping):
             return self._leave_signal(values, memory)
-        row = self._frame_row_at(mapping, place) if mapping is not None else None
+        row = self._frame_row_at(mapping, address) if mapping is not None else None
         if row is None:
             raise DamagedTablesError("no table has this place")
         cfa = evaluate_expression(row.cfa, values, memory, []) if isinstance(row.cfa, bytes) else \
@@ -96,13 +96,13 @@ class Unwinder:
         return evaluate_expression(argument, values, memory, [cfa]) if kind == "value expression" else 0
 
     @staticmethod
-    def _frame_row_at(mapping: Mapping, place: int) -> FrameRow | None:
+    def _frame_row_at(mapping: Mapping, address: int) -> FrameRow | None:
         if mapping.name == "[vdso]":
             code = vdso_file()
-            return code.frame_row(place - mapping.start) if code is not None else None
+            return code.frame_row(address - mapping.start) if code is not None else None
         file = mapped.open_mapped(mapping.path, mapping.build_id) if mapping.path else None
-        address = file.offset_to_address(place - mapping.start + mapping.offset) if file is not None else None
-        return file.frame_row(address) if file is not None and address is not None else None
+        virtual = file.offset_to_address(address - mapping.start + mapping.offset) if file is not None else None
+        return file.frame_row(virtual) if file is not None and virtual is not None else None
 
 
 class _Memory:

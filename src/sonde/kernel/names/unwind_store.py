@@ -25,11 +25,11 @@ _MAGIC = b"sonde\0u1"                   # to be changed with the form of the row
 def read_rows(file: ElfFile) -> bytes | None:
     """What is kept of a file; None if there is nothing."""
     name = _name_of(file)
-    found = cache_dir.read_cache(name)
-    if found is None:
+    content = cache_dir.read_cache(name)
+    if content is None:
         return None
-    rows = found[_HEAD.size:]
-    if found[:_HEAD.size] != _head_of(name, rows) or len(rows) % ROW.size:
+    rows = content[_HEAD.size:]
+    if content[:_HEAD.size] != _head_of(name, rows) or len(rows) % ROW.size:
         cache_dir.drop_cached(name)
         return None
     cache_dir.touch_cached(name)

@@ -55,7 +55,7 @@ def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
     """A process's executable mappings by ascending address; [] if it is gone. They take little more than ``most``
     bytes: of a process with some thousands, those beyond stay without names."""
     paths = MappedPaths(pid)
-    found: list[Mapping] = []
+    mappings: list[Mapping] = []
     size = 0
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
@@ -68,13 +68,13 @@ def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
                 start, end = mapped_range(parts[0])
                 name = parts[5] if len(parts) > 5 else ""
                 path = paths.path_of(name, start, end) if is_file(name) else ""
-                found.append(Mapping(start, end, int(parts[2], 16), path,
-                                     paths.own_name(name).removesuffix(DELETED),
-                                     inode=_inode_at(path) if path else None))
-                size += found[-1].size
+                mappings.append(Mapping(start, end, int(parts[2], 16), path,
+                                        paths.own_name(name).removesuffix(DELETED),
+                                        inode=_inode_at(path) if path else None))
+                size += mappings[-1].size
     except OSError:
         return []
-    return found
+    return mappings
 
 
 def _inode_at(path: str) -> int | None:
@@ -106,11 +106,11 @@ class _Process:
     def refresh_maps(self) -> int:
         """Read the maps again; those of a process that has gone stay as they were. By how many bytes they grew."""
         self.read_at = time.monotonic()
-        found = read_maps(self.pid, self._most)
-        if not found:
+        maps = read_maps(self.pid, self._most)
+        if not maps:
             return 0
-        before, self.maps, self.owner = self.maps, found, _process_owner(self.pid)
-        return sum([m.size for m in found]) - sum([m.size for m in before])
+        before, self.maps, self.owner = self.maps, maps, _process_owner(self.pid)
+        return sum([m.size for m in maps]) - sum([m.size for m in before])
 
     def find_mapping(self, address: int) -> Mapping | None:
         at = bisect_right(self.maps, address, key=lambda m: m.start) - 1
@@ -118,14 +118,14 @@ class _Process:
 
     def find_jit_function(self, address: int) -> tuple[str, int] | None:
         """(name, offset) of a function that the process generated at run time, by the newest of its maps."""
-        found = self._lookup_jit_map(address)
-        if found is None and (self._jit_has_grown() or time.monotonic() - self.jit_at > REFRESH):
+        function = self._lookup_jit_map(address)
+        if function is None and (self._jit_has_grown() or time.monotonic() - self.jit_at > REFRESH):
             self.close()
             self.jit_at = time.monotonic()
-            places = (f"/proc/{self.pid}/root/tmp/perf-{_namespace_pid(self.pid)}.map", f"/tmp/perf-{self.pid}.map")
-            self.jit = next((m for place in places if (m := files.open_jit_map(place, self.owner))), None)
-            found = self._lookup_jit_map(address)
-        return found
+            paths = (f"/proc/{self.pid}/root/tmp/perf-{_namespace_pid(self.pid)}.map", f"/tmp/perf-{self.pid}.map")
+            self.jit = next((m for path in paths if (m := files.open_jit_map(path, self.owner))), None)
+            function = self._lookup_jit_map(address)
+        return function
 
     def _jit_has_grown(self) -> bool:
         """Whether a map that is cheap to read has grown."""
@@ -175,22 +175,22 @@ class UserSymbols:
     def lookup(self, pid: int, address: int) -> UserSymbol | None:
         """The symbol at an address of a process; None if the address belongs to no known mapping."""
         process = self._touch_process(pid)
-        found = process.names.get(address)
-        if found is None:
-            found = self._find_symbol(process, address)
-            if found is not None and (found.name or found.module != ANONYMOUS):  # otherwise the next look may find more
-                process.names[address] = found
+        symbol = process.names.get(address)
+        if symbol is None:
+            symbol = self._find_symbol(process, address)
+            if symbol is not None and (symbol.name or symbol.module != ANONYMOUS):  # the next look may find a name
+                process.names[address] = symbol
                 if self._log is not None:
                     self._log.note_name(pid, address)
-                self._processes.grow(pid, _NAMED + getsizeof(found.name))
+                self._processes.grow(pid, _NAMED + getsizeof(symbol.name))
                 if self._processes.size_of(pid) > self._processes.most * 3 // 4:
                     self._drop_names(process)
-        return found
+        return symbol
 
     def _drop_names(self, process: _Process) -> None:
         """Drop the names of a process that takes most of the room: they can be found again, its mappings perhaps
         not."""
-        self._processes.grow(process.pid, -sum([_NAMED + getsizeof(found.name) for found in process.names.values()]))
+        self._processes.grow(process.pid, -sum([_NAMED + getsizeof(symbol.name) for symbol in process.names.values()]))
         process.names = {}
 
     def _touch_process(self, pid: int) -> _Process:
@@ -210,12 +210,12 @@ class UserSymbols:
             self._processes.grow(process.pid, process.refresh_maps())
             mapping = process.find_mapping(address)
         if self._log is not None and (mapping is None or not mapping.build_id):
-            told = self._log.find_mapping(process.pid, address)
+            logged = self._log.find_mapping(process.pid, address)
             if mapping is None:
-                mapping = told
-            elif told is not None and (told.start, told.offset, told.name) == (mapping.start, mapping.offset,
-                                                                             mapping.name):
-                mapping.build_id = told.build_id
+                mapping = logged
+            elif logged is not None and (logged.start, logged.offset,
+                                         logged.name) == (mapping.start, mapping.offset, mapping.name):
+                mapping.build_id = logged.build_id
         return mapping
 
     def _find_symbol(self, process: _Process, address: int) -> UserSymbol | None:
@@ -248,8 +248,8 @@ class UserSymbols:
         if mapping is None or not mapping.path:
             return []
         file = self.open_file(mapping)
-        place = file.offset_to_address(address - mapping.start + mapping.offset)
-        return file.code_places(place) if place is not None else []
+        virtual = file.offset_to_address(address - mapping.start + mapping.offset)
+        return file.code_places(virtual) if virtual is not None else []
 
     def _keep_symbols(self, pid: int, mapping: Mapping, file: files.ElfFile) -> None:
         """Keep the symbols of a file that has been removed or replaced in the store, if it is root's or ours: other
@@ -271,8 +271,8 @@ class UserSymbols:
         if mapping.name in ("[vdso]", "[vsyscall]", "[uprobes]"):
             inside = _vdso_symbol(address - mapping.start) if mapping.name == "[vdso]" else None
             return inside or UserSymbol(mapping.name, address - mapping.start, mapping.name)
-        found = process.find_jit_function(address)
-        return UserSymbol(found[0], found[1], f"/tmp/perf-{process.pid}.map") if found else \
+        function = process.find_jit_function(address)
+        return UserSymbol(function[0], function[1], f"/tmp/perf-{process.pid}.map") if function else \
             UserSymbol("", address, ANONYMOUS)
 
 
@@ -283,12 +283,12 @@ def symbol_in(file: files.ElfFile, offset: int, name: str) -> UserSymbol:
     """The symbol at a file offset of an ELF file; ``name`` is what to call the file."""
     address = file.offset_to_address(offset)
     try:
-        found = file.function_at(address) if address is not None else None
+        symbol = file.function_at(address) if address is not None else None
     except MachineError:
         return UserSymbol("", offset, name)
-    if found is None:
+    if symbol is None:
         return UserSymbol("", offset if address is None else address, name)
-    return UserSymbol(found[0], found[1], name)
+    return UserSymbol(symbol[0], symbol[1], name)
 
 
 def _is_replaced(mapping: Mapping) -> bool:
@@ -334,10 +334,10 @@ def vdso_file() -> files.ElfFile | None:
 def _vdso_symbol(offset: int) -> UserSymbol | None:
     file = vdso_file()
     try:
-        found = file.function_at(offset) if file is not None else None
+        symbol = file.function_at(offset) if file is not None else None
     except MachineError:
         return None
-    return UserSymbol(found[0], found[1], "[vdso]") if found else None
+    return UserSymbol(symbol[0], symbol[1], "[vdso]") if symbol else None
 
 
 def _process_owner(pid: int) -> int:
@@ -372,10 +372,10 @@ def process_symbol(pid: int, name: str) -> int | None:
         seen.add(parts[5])
         try:
             opened = files.open_elf(paths.path_of(parts[5], *mapped_range(parts[0])))
-            found = opened.find_object(name)
+            symbol = opened.find_object(name)
         except MachineError:
             continue
         base = opened.offset_to_address(int(parts[2], 16))
-        if found is not None and base is not None:
-            return int(parts[0].partition("-")[0], 16) - base + found[0]
+        if symbol is not None and base is not None:
+            return int(parts[0].partition("-")[0], 16) - base + symbol[0]
     return None

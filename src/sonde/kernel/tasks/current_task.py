@@ -51,8 +51,8 @@ def find_variables(btf: Btf) -> Variables | None:
 
 
 def _member_offset(btf: Btf, struct: str, member: str) -> int | None:
-    found = btf.find_id(struct, codec.STRUCT)
-    members = btf.members(btf.raw_type(found)) if found else []
+    number = btf.find_id(struct, codec.STRUCT)
+    members = btf.members(btf.raw_type(number)) if number else []
     return next((bits // 8 for name, _, bits, _ in members if name == member), None)
 
 
@@ -73,13 +73,14 @@ def _percpu_offsets(btf: Btf, names: tuple[str, ...]) -> dict[str, int]:
     return {ids[var]: offset for var, offset, _ in btf.read_elements(raw, codec.TRIPLE, raw.vlen) if var in ids and var}
 
 
-def locating_code(found: Variables, cpus: int) -> list[Item]:
+def locating_code(variables: Variables, cpus: int) -> list[Item]:
     """A program that writes the address into word number CPU of the map ``table``, of a power of two of ``cpus``."""
     return [
         insn.call_helper(uapi.HELPERS["get_current_task"]), insn.alu("mov", 6, 0),
-        insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=found.task), insn.call_kfunc(found.cast),
-        insn.load(7, 0, found.queue, 8), insn.load(7, 7, found.owner, 8), insn.alu("add", 7, imm=found.distance),
-        insn.alu("mov", 1, 7), insn.alu("mov", 2, imm=found.number), insn.call_kfunc(found.cast),
+        insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=variables.task), insn.call_kfunc(variables.cast),
+        insn.load(7, 0, variables.queue, 8), insn.load(7, 7, variables.owner, 8),
+        insn.alu("add", 7, imm=variables.distance),
+        insn.alu("mov", 1, 7), insn.alu("mov", 2, imm=variables.number), insn.call_kfunc(variables.cast),
         insn.load(1, 0, 0, 8), insn.branch("jne", 1, 6, 0, "out"),
         insn.call_helper(uapi.HELPERS["get_smp_processor_id"]), insn.alu("and", 0, imm=cpus - 1),
         insn.alu("lsh", 0, imm=3), insn.map_value(1, _TABLE, 0), insn.alu("add", 1, 0), insn.store(1, 0, 7, 8),
@@ -88,10 +89,10 @@ def locating_code(found: Variables, cpus: int) -> list[Item]:
 
 def make_locator(btf: Btf, cpus: int) -> Locator | None:
     """That program; None if this kernel keeps the variables some other way."""
-    found = find_variables(btf)
-    if found is None:
+    variables = find_variables(btf)
+    if variables is None:
         return None
-    made = assemble(locating_code(found, cpus))
+    made = assemble(locating_code(variables, cpus))
     return Locator(made.code, [relocation.index for relocation in made.relocations])
 
 

@@ -41,14 +41,14 @@ class Loaded(Record):
 
 def loaded_programs() -> list[Loaded]:
     """Every program in the kernel that we may look at."""
-    found = []
+    programs = []
     try:
         for number in syscalls.object_ids("program"):
             if (program := program_by_id(number)) is not None:
-                found.append(program)
+                programs.append(program)
     except PrivilegeError:
         pass  # without that privilege nothing can be attached either
-    return found
+    return programs
 
 
 def program_by_id(number: int) -> Loaded | None:

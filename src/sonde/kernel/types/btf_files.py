@@ -37,10 +37,10 @@ def open_types() -> Btf | None:
     path = named or _find_file()
     if not path:
         return None
-    found = open_kernel(path)
-    if named and (problem := _mismatch(path, found)):
+    btf = open_kernel(path)
+    if named and (problem := _mismatch(path, btf)):
         raise MachineError(f"{path}: type information of another kernel: {problem}")
-    return found
+    return btf
 
 
 def _find_file() -> str:

@@ -110,8 +110,8 @@ def _inlined_copies(function: str) -> Inlined | None:
     """The function's inlined copies by the kernel's own debug information, where that is installed."""
     from ..foreign import files
 
-    found = next((path for path in places.kernel_files() if os.path.exists(path)), None)
-    return files.inlined_copies(found, function) if found else None
+    kernel = next((path for path in places.kernel_files() if os.path.exists(path)), None)
+    return files.inlined_copies(kernel, function) if kernel else None
 
 
 def _all_traceable_functions() -> Functions:
@@ -131,10 +131,10 @@ def changed(btf: Btf) -> frozenset[str]:
         return frozenset(cached.decode("utf-8", "replace").split())
     names = {name for module, name in _all_traceable_functions() if module == "vmlinux"}
     whole = {name.partition(".")[0] for name in names if "." in name} - names
-    found = sorted(name for name in whole if btf.find_id(name, codec.FUNC))
+    functions = sorted(name for name in whole if btf.find_id(name, codec.FUNC))
     if names:
-        write_cache(file, [" ".join(found).encode()])
-    return frozenset(found)
+        write_cache(file, [" ".join(functions).encode()])
+    return frozenset(functions)
 
 
 def forbidden_functions() -> frozenset[str]:

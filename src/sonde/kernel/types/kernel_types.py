@@ -76,7 +76,7 @@ class KernelTypes:
 
     def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name``, of the kernel or a module."""
-        return next((found for _, btf in self._all_btfs() if (found := btf.find_struct(name, union))), None)
+        return next((struct for _, btf in self._all_btfs() if (struct := btf.find_struct(name, union))), None)
 
     def named_type(self, name: str) -> Type | None:
         """A typedef (resolved), ``enum x``, ``struct x``, ``union x`` or integer type by its C name."""
@@ -88,14 +88,14 @@ class KernelTypes:
             return self.find_struct(words[1], words[0] == "union")
         kinds = _ENUMS if words[0] == "enum" else (codec.TYPEDEF, codec.INT)
         for _, btf in self._all_btfs():
-            found = btf.find_id(words[-1], *kinds) if len(words) <= 2 else 0
-            if found:
-                return btf.convert_type(found)
+            number = btf.find_id(words[-1], *kinds) if len(words) <= 2 else 0
+            if number:
+                return btf.convert_type(number)
         return integer
 
     def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
         """The value of an enum constant, and its enum."""
-        return next((found for _, btf in self._all_btfs() if (found := btf.enum_constant(name))), None)
+        return next((constant for _, btf in self._all_btfs() if (constant := btf.enum_constant(name))), None)
 
     def struct_names(self) -> list[str]:
         """All struct and union names."""
@@ -131,9 +131,9 @@ class KernelTypes:
                 continue
             for name, kind in ((f"__probestub_{event}", codec.FUNC), (f"__traceiter_{event}", codec.FUNC),
                                (f"btf_trace_{event}", codec.TYPEDEF)):
-                found = btf.find_id(name, kind)
-                if found:
-                    return btf, [(param.name, param.type) for param in btf.function_params(found)[1:]]
+                number = btf.find_id(name, kind)
+                if number:
+                    return btf, [(param.name, param.type) for param in btf.function_params(number)[1:]]
         return None
 
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
@@ -141,9 +141,9 @@ class KernelTypes:
         if module.startswith("bpf:"):
             return self._program_function(int(module[4:]), name)
         for owner, btf in self._all_btfs():
-            found = btf.find_id(name, codec.FUNC) if module in ("", owner) else 0
-            if found >= btf.first:
-                return function_prototype(btf, found, name, owner)
+            number = btf.find_id(name, codec.FUNC) if module in ("", owner) else 0
+            if number >= btf.first:
+                return function_prototype(btf, number, name, owner)
         return None
 
     def _program_function(self, number: int, name: str) -> KernelFunction | None:
@@ -186,10 +186,10 @@ class KernelTypes:
     def function_params(self, function: str) -> tuple[Btf, list[tuple[str, int]], int] | None:
         """(name, type id) of a kernel function's parameters and the id of its result, with their BTF."""
         for _, btf in self._all_btfs():
-            found = btf.find_id(function, codec.FUNC)
-            if found:
-                result = btf.skip_modifiers(btf.raw_type(found).value).value
-                return btf, [(param.name, param.type) for param in btf.function_params(found)], result
+            number = btf.find_id(function, codec.FUNC)
+            if number:
+                result = btf.skip_modifiers(btf.raw_type(number).value).value
+                return btf, [(param.name, param.type) for param in btf.function_params(number)], result
         return None
 
 
@@ -212,7 +212,7 @@ def open_modules(base: Btf, directory: str = BTF_DIRECTORY) -> dict[str, Btf]:
     """BTF of every loaded module. One that cannot be read (it was just unloaded) is left out."""
     from ...btf.query import open_file
 
-    found = {}
+    modules = {}
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -220,7 +220,7 @@ def open_modules(base: Btf, directory: str = BTF_DIRECTORY) -> dict[str, Btf]:
     for name in names:
         if name != "vmlinux":
             try:
-                found[name] = open_file(f"{directory}/{name}", base)
+                modules[name] = open_file(f"{directory}/{name}", base)
             except MachineError:
                 continue
-    return found
+    return modules

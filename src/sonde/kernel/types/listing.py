@@ -125,8 +125,8 @@ def _list_raw_tracepoints(world: LiveWorld, target: str, pid: int) -> list[str]:
 
 
 def _raw_tracepoint_params(world: LiveWorld, name: str) -> list[str]:
-    found = world.raw_tracepoint_params(name.rpartition(":")[2])
-    return _format_declarations(*found) if found else []
+    params = world.raw_tracepoint_params(name.rpartition(":")[2])
+    return _format_declarations(*params) if params else []
 
 
 def _list_kernel_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
@@ -135,14 +135,14 @@ def _list_kernel_functions(world: LiveWorld, target: str, pid: int) -> list[str]
 
 
 def _function_params(world: LiveWorld, name: str) -> list[str]:
-    found = world.function_params(name.rpartition(":")[2])
-    return _format_declarations(found[0], found[1]) if found else []
+    params = world.function_params(name.rpartition(":")[2])
+    return _format_declarations(params[0], params[1]) if params else []
 
 
 def _function_registers(world: LiveWorld, name: str) -> list[str]:
     """The same without names, which kprobes do not have."""
-    found = world.function_params(name.rpartition(":")[2])
-    return _format_declarations(found[0], [("", kind) for _, kind in found[1]]) if found else []
+    params = world.function_params(name.rpartition(":")[2])
+    return _format_declarations(params[0], [("", kind) for _, kind in params[1]]) if params else []
 
 
 def _list_typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
@@ -175,10 +175,10 @@ def _result_and_params(world: LiveWorld, name: str) -> list[str]:
 
 
 def _function_result(world: LiveWorld, name: str) -> list[str]:
-    found = world.function_params(name.rpartition(":")[2])
-    if found is None:
+    params = world.function_params(name.rpartition(":")[2])
+    if params is None:
         return []
-    return _format_declarations(found[0], [("retval", found[2])]) if found[2] else ["void"]
+    return _format_declarations(params[0], [("retval", params[2])]) if params[2] else ["void"]
 
 
 def _format_declarations(btf: Btf, params: list[tuple[str, int]]) -> list[str]:
@@ -191,27 +191,27 @@ def _list_user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     """``path:function`` of the files that the target selects; for ``*`` all that a process has mapped."""
     if not target and not pid:
         return []
-    found: set[str] = set()
+    names: set[str] = set()
     for path in world.find_binaries(target or "*", pid):
-        found.update([f"{path}:{function.name}" for function in world.user_functions(path)])
-    return sorted(found)
+        names.update([f"{path}:{function.name}" for function in world.user_functions(path)])
+    return sorted(names)
 
 
 def _list_user_returns(world: LiveWorld, target: str, pid: int) -> list[str]:
     """The same, without those whose return probes would harm the traced program."""
     if not target and not pid:
         return []
-    found: set[str] = set()
+    names: set[str] = set()
     harmful = 0
     for path in world.find_binaries(target or "*", pid):
         hazards = {function.name: world.return_hazard(path, function.offset) for function in world.user_functions(path)}
-        found.update([f"{path}:{name}" for name, hazard in hazards.items() if not hazard])
+        names.update([f"{path}:{name}" for name, hazard in hazards.items() if not hazard])
         harmful += len([hazard for hazard in hazards.values() if hazard])
     if harmful:
         many = "s are" if harmful > 1 else " is"
         show_notice(f"WARNING: {harmful} function{many} left out, whose return probes could end the traced program "
                     "(--unsafe attaches them)")
-    return sorted(found)
+    return sorted(names)
 
 
 def _user_arguments(result: bool) -> Details:
@@ -219,8 +219,8 @@ def _user_arguments(result: bool) -> Details:
     def argument_details(world: LiveWorld, name: str) -> list[str]:
         path, _, symbol = name.partition(":") if not name.startswith("/") else _split_path(world, name)
         function = next((f for f in world.user_functions(path) if f.name == symbol), None)
-        found = world.user_prototype(path, function.offset).declarations if function else []
-        return [line + (" retval" if line == "void" else "") for line in (found if result else found[:-1])]
+        declared = world.user_prototype(path, function.offset).declarations if function else []
+        return [line + (" retval" if line == "void" else "") for line in (declared if result else declared[:-1])]
     return argument_details
 
 
@@ -259,7 +259,7 @@ def _list_iterators(world: LiveWorld, target: str, pid: int) -> list[str]:
 def _iterator_fields(world: LiveWorld, name: str) -> list[str]:
     struct = world.find_struct(f"bpf_iter__{name}")
     fields = [(field, struct.field(field)) for field in struct.field_names()] if struct else []
-    return [f"{found.type} {field}" for field, found in fields if found]
+    return [f"{member.type} {field}" for field, member in fields if member]
 
 
 def _fixed_candidates(names: list[str]) -> Candidates:
@@ -296,16 +296,16 @@ def _list_types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
     tag, _, name = pattern.partition(" ")
     name = name.strip()
     fits = pattern_matcher(name)
-    found: dict[str, tuple[Btf, int]] = {}
+    types: dict[str, tuple[Btf, int]] = {}
     for btf in [world.btf, *world.modules.values()] if world.btf else []:
         for own, number in _matching_types(btf, name, _TAGS[tag]):
             if fits(own):
-                found.setdefault(own, (btf, number))
-    for own in sorted(found):
+                types.setdefault(own, (btf, number))
+    for own in sorted(types):
         if verbose:
-            btf = found[own][0]
+            btf = types[own][0]
             module = next((name for name, other in world.modules.items() if other is btf), "vmlinux")
-            yield f"{module}: {ctext.format_definition(*found[own])}"
+            yield f"{module}: {ctext.format_definition(*types[own])}"
             yield ""
         else:
             yield f"{tag} {own}"

@@ -257,12 +257,12 @@ class BtfWorld(KernelTypes, UserSide):
     @cached_property
     def _event_classes(self) -> dict[tuple[int, ...], list[str]]:
         """Event classes by the types of their parameters."""
-        found: dict[tuple[int, ...], list[str]] = {}
+        classes: dict[tuple[int, ...], list[str]] = {}
         for name, number in self.btf.named_types(codec.FUNC) if self.btf else ():
             if name.startswith("perf_trace_") and self.btf:
                 types = tuple([param.type for param in self.btf.function_params(number)[1:]])
-                found.setdefault(types, []).append(name.removeprefix("perf_trace_"))
-        return found
+                classes.setdefault(types, []).append(name.removeprefix("perf_trace_"))
+        return classes
 
     def syscall_number(self, name: str) -> int | None:
         """From the table of the architecture."""

@@ -160,8 +160,8 @@ class _FormatReader:
         element = text.removesuffix("[]").strip()
         if element == "char" or not element:
             return Str(0)
-        found = self._scalar_type(element, 0, False)
-        return Array(found if found.size else UINT8, 0)
+        type = self._scalar_type(element, 0, False)
+        return Array(type if type.size else UINT8, 0)
 
     def _field_type(self, field: FormatField) -> Type:
         if field.text.endswith("*") or field.text.endswith("*const"):
@@ -186,16 +186,16 @@ class _FormatReader:
             if size and (size * 8 < bits or self._space != USER):
                 return Int(size * 8, signed)  # what the record itself says about size and sign
             return Int(bits, known_signed)
-        found = self._named_type(text)
+        type = self._named_type(text)
         if size not in (1, 2, 4, 8):
-            return found if found and (found.size == size or not size) else Array(UINT8, size)
-        if isinstance(found, Enum):
-            fits = found.size == size or self._space == USER
-            return found if fits else Enum(found.name, size * 8, signed, found.names)
-        if found and isinstance(found, (Struct, Pointer)) and found.size == size:
-            return found
-        if found and isinstance(found, Int) and self._space == USER and found.size <= size:
-            return found
+            return type if type and (type.size == size or not size) else Array(UINT8, size)
+        if isinstance(type, Enum):
+            fits = type.size == size or self._space == USER
+            return type if fits else Enum(type.name, size * 8, signed, type.names)
+        if type and isinstance(type, (Struct, Pointer)) and type.size == size:
+            return type
+        if type and isinstance(type, Int) and self._space == USER and type.size <= size:
+            return type
         return Int(size * 8, signed)
 
     def _named_type(self, text: str) -> Type | None:

@@ -66,10 +66,10 @@ class UserSide:
         import stat
 
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except (OSError, ValueError):
             return 0
-        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address."""
