@@ -19,7 +19,7 @@ from sonde.output import make_output
 from sonde.output.losses import report_losses
 from sonde.runtime.costs import budget as keeping
 from sonde.runtime.costs.budget import Budget
-from sonde.runtime.losses import Losses, Withheld
+from sonde.runtime.losses import BudgetLosses, Losses
 from sonde.runtime.maps.state import State
 from sonde.spec import BUDGET, BUDGET_HEAD, STATE, ScriptSpec
 
@@ -317,7 +317,7 @@ def test_a_trace_that_cannot_be_attached_again_says_so(monkeypatch: pytest.Monke
 # --- what is said -----------------------------------------------------------------------------------------
 
 
-KEPT = Withheld(0.02, [("tracepoint:a:b", 7)], 1_500_000_000, 10_000_000_000, 199_000_000, [("@s", 3)])
+KEPT = BudgetLosses(0.02, [("tracepoint:a:b", 7)], 1_500_000_000, 10_000_000_000, 199_000_000, [("@s", 3)])
 
 
 def test_what_was_withheld_in_words(tmp_path: Any) -> None:
@@ -358,5 +358,5 @@ def test_maps_are_marked_in_text(tmp_path: Any) -> None:
 
 
 def test_nothing_withheld_is_nothing_said() -> None:
-    assert not Losses([], [], [], withheld=Withheld(0.02, [], 0, 10**9, 10**6, []))
+    assert not Losses([], [], [], withheld=BudgetLosses(0.02, [], 0, 10**9, 10**6, []))
     assert STATE in [m.name for m in compiled(SCRIPT, gated=True).maps]

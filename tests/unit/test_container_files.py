@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.kernel.groups.container_files import LARGEST, ContainerFiles, Described
+from sonde.kernel.groups.container_files import LARGEST, ContainerDescription, ContainerFiles
 from sonde.kernel.groups.lookup import Groups
 from sonde.kernel.procfs import Cgroups
 
@@ -40,10 +40,10 @@ def machine(tmp_path: Path) -> Path:
 
 def test_each_runtime(machine: Path) -> None:
     files = ContainerFiles(str(machine))
-    assert files.describe(A) == Described("web")
-    assert files.describe(B) == Described("api", "prod/shop-7d4b9", UID)
-    assert files.describe(C) == Described("db")
-    assert files.describe(D) == Described("cache", "prod/redis-0", OTHER)
+    assert files.describe(A) == ContainerDescription("web")
+    assert files.describe(B) == ContainerDescription("api", "prod/shop-7d4b9", UID)
+    assert files.describe(C) == ContainerDescription("db")
+    assert files.describe(D) == ContainerDescription("cache", "prod/redis-0", OTHER)
     assert files.describe("00" * 32) is None
     assert sorted(files.ids()) == sorted([A, B, C, D])
     assert files.pods == {UID: "prod/shop-7d4b9", OTHER: "prod/redis-0"}
@@ -57,8 +57,8 @@ def test_kubernetes_over_docker_and_what_holds_a_pod(tmp_path: Path) -> None:
     write(tmp_path / f"run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/{B}/config.json",
           {"annotations": CRI | {"io.kubernetes.cri.container-type": "sandbox"}})
     files = ContainerFiles(str(tmp_path))
-    assert files.describe(A) == Described("api", "prod/shop", UID)
-    assert files.describe(B) == Described("POD", "prod/shop-7d4b9", UID)
+    assert files.describe(A) == ContainerDescription("api", "prod/shop", UID)
+    assert files.describe(B) == ContainerDescription("POD", "prod/shop-7d4b9", UID)
 
 
 @pytest.mark.parametrize("content", [
@@ -67,7 +67,7 @@ def test_kubernetes_over_docker_and_what_holds_a_pod(tmp_path: Path) -> None:
 def test_damaged_files_tell_nothing(tmp_path: Path, content: str) -> None:
     write(tmp_path / f"var/lib/docker/containers/{A}/config.v2.json", content)
     found = ContainerFiles(str(tmp_path)).describe(A)
-    assert found is None or found == Described()
+    assert found is None or found == ContainerDescription()
 
 
 def test_a_file_that_others_may_write_is_not_believed(machine: Path) -> None:

@@ -65,10 +65,10 @@ def empty_delta() -> Delta:
 
 def _make_delta(**columns: Sequence[int] | list[bytes]) -> Delta:
     """A delta with these columns; the others are empty."""
-    found = empty_delta()
+    delta = empty_delta()
     for name, column in columns.items():
-        setattr(found, name, column)
-    return found
+        setattr(delta, name, column)
+    return delta
 
 
 class KeyNumbers:
@@ -81,16 +81,16 @@ class KeyNumbers:
 
     def number_key(self, key: Key) -> int:
         """The number of a key; a new one will be sent with the next delta."""
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self._numbers)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._numbers)
             self._new.append(self._text_of(key))
-        return found
+        return number
 
     def take_new_texts(self) -> list[bytes]:
         """The texts of the keys that have been numbered since the last call."""
-        found, self._new = self._new, []
-        return found
+        texts, self._new = self._new, []
+        return texts
 
 
 class Differ:
@@ -100,42 +100,42 @@ class Differ:
         self._keys = keys
         self._adds = aggregate is not None and aggregate.is_additive
         self._plain = aggregate is None
-        self._told: dict[Key, Words | bytes] = {}
+        self._sent: dict[Key, Words | bytes] = {}
 
     def take_delta(self, items: Iterable[tuple[Key, Words | bytes]]) -> Delta:
         """What changed since the last call, now that the map holds ``items``: words of aggregates, texts of plain
         values."""
-        found, now = empty_delta(), dict(items)
-        told = self._told
-        for key in [key for key in told if key not in now]:
+        delta, now = empty_delta(), dict(items)
+        sent = self._sent
+        for key in [key for key in sent if key not in now]:
             number = self._keys.number_key(key)
-            found.gone.append(number)
+            delta.gone.append(number)
             if self._adds:
-                self._add_rows(found, number, told[key], ())
+                self._add_rows(delta, number, sent[key], ())
         for key, value in now.items():
-            before = told.get(key)
+            before = sent.get(key)
             if before is None:
-                found.born.append(self._keys.number_key(key))
+                delta.born.append(self._keys.number_key(key))
             if before != value:
-                self._add_change(found, self._keys.number_key(key), before or (), value)
-        self._told = now
-        found.keys = self._keys.take_new_texts()
-        return found
+                self._add_change(delta, self._keys.number_key(key), before or (), value)
+        self._sent = now
+        delta.keys = self._keys.take_new_texts()
+        return delta
 
-    def _add_change(self, found: Delta, number: int, before: Words | bytes, value: Words | bytes) -> None:
+    def _add_change(self, delta: Delta, number: int, before: Words | bytes, value: Words | bytes) -> None:
         if self._plain:
             assert isinstance(value, bytes)
-            found.valued.append(number)
-            found.texts.append(value)
+            delta.valued.append(number)
+            delta.texts.append(value)
         else:
-            self._add_rows(found, number, before, value)
+            self._add_rows(delta, number, before, value)
 
-    def _add_rows(self, found: Delta, number: int, before: Words | bytes, now: Words | bytes) -> None:
+    def _add_rows(self, delta: Delta, number: int, before: Words | bytes, now: Words | bytes) -> None:
         """Add a row for each word that has changed; missing words are 0."""
         before = before or [0] * len(now)
         now = now or [0] * len(before)
         for at, (then, value) in enumerate(zip(before, now)):
             if then != value:
-                found.key.append(number)
-                found.word.append(at)
-                found.number.append((value - then if self._adds else value) & MASK)
+                delta.key.append(number)
+                delta.word.append(at)
+                delta.number.append((value - then if self._adds else value) & MASK)

@@ -54,9 +54,9 @@ def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[K, Sequence[i
         columns = {source: [_count_of(words.get(key, (0,))[0]) for key in keys] for source, words in parts.items()}
         measure = total_variation
     whole = _add_columns(columns.values(), max(map(len, columns.values()), default=0))
-    found = [(source, measure(column, [all - own for all, own in zip(whole, column)]))
-             for source, column in columns.items()]
-    return sorted(found, key=lambda row: (-row[1], row[0]))
+    distances = [(source, measure(column, [all - own for all, own in zip(whole, column)]))
+                 for source, column in columns.items()]
+    return sorted(distances, key=lambda row: (-row[1], row[0]))
 
 
 def _count_of(word: int) -> int:

@@ -106,7 +106,7 @@ class PortableStack(StackTrace):
 
     def __init__(self, type: Stack, named: tuple[tuple[str, str, int, str], ...], lost: bool) -> None:
         self.type, self.id, self.tgid, self.depth = type, 0, 0, len(named)
-        self.kept = range(len(named))
+        self.fetched = range(len(named))
         self._named, self._lost = named, lost
 
     @property
@@ -241,9 +241,9 @@ def _read_enum(parts: list[Json], depth: int) -> EnumValue:
 
 def _read_moment(parts: list[Json], depth: int) -> Moment:
     format, wall = parts
-    found = Moment(as_integer(wall))
-    found.format, found.wall = as_text(format), min(max(int(found), 0), 1 << 62)
-    return found
+    moment = Moment(as_integer(wall))
+    moment.format, moment.wall = as_text(format), min(max(int(moment), 0), 1 << 62)
+    return moment
 
 
 def _read_inet(parts: list[Json], depth: int) -> InetAddress:

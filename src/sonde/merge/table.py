@@ -57,14 +57,14 @@ class KeyTexts:
         """The key of a text; PortableError if it is not one, MergeError if it is of another kind, or one too many."""
         if text in self.values:
             return self.values[text]
-        found = decode_value(text)
-        self._kind = self._kind or kind_of(found)
-        if kind_of(found) != self._kind:
-            raise MergeError(f"keys of different kinds: {self._kind} and {kind_of(found)}")
+        key = decode_value(text)
+        self._kind = self._kind or kind_of(key)
+        if kind_of(key) != self._kind:
+            raise MergeError(f"keys of different kinds: {self._kind} and {kind_of(key)}")
         if len(self.values) >= MOST_KEYS:
             raise MergeError(f"more than {MOST_KEYS} different keys in all")
-        self.values[text] = found
-        return found
+        self.values[text] = key
+        return key
 
 
 class SourceKeys:
@@ -157,11 +157,11 @@ class Table:
             self._values[cells[number]] = value
 
     def _decode_plain(self, text: bytes) -> ScriptValue:
-        found = decode_value(text)
-        self._kind = self._kind or kind_of(found)
-        if kind_of(found) != self._kind:
-            raise MergeError(f"values of different kinds: {self._kind} and {kind_of(found)}")
-        return found
+        value = decode_value(text)
+        self._kind = self._kind or kind_of(value)
+        if kind_of(value) != self._kind:
+            raise MergeError(f"values of different kinds: {self._kind} and {kind_of(value)}")
+        return value
 
     def _check_keys(self, source: str, known: SourceKeys) -> None:
         """MergeError if there is no room for all keys of a source."""
@@ -176,12 +176,12 @@ class Table:
         cells = self._translated.setdefault(source, [])
         for key in known.keys[len(cells):]:
             key = put_in_front(source, key) if self.by_source else key
-            place = self._places.get(key)
-            if place is None:
-                place = self._places[key] = len(self._keys)
+            row = self._places.get(key)
+            if row is None:
+                row = self._places[key] = len(self._keys)
                 self._keys.append(key)
                 self._sources.append(0)
-            cells.append(place * self._width)
+            cells.append(row * self._width)
         return cells
 
     def _check_rows(self, delta: Delta, keys: int, rows: int) -> None:
@@ -211,13 +211,13 @@ class Table:
     def words(self) -> list[tuple[ScriptValue, Words]]:
         """(key, merged words) of each key that a source has; sums modulo 2**64."""
         merge = self._sum_words if self._adds else self._merge_latest
-        return [(key, merge(place * self._width)) for place, key in enumerate(self._keys) if self._sources[place] > 0]
+        return [(key, merge(row * self._width)) for row, key in enumerate(self._keys) if self._sources[row] > 0]
 
     def items(self) -> list[Item]:
         """(key, value) of each key that a source has, as in a trace of one host."""
         aggregate = self.aggregate
         if aggregate is None:
-            return [(key, self._values.get(place)) for place, key in enumerate(self._keys) if self._sources[place] > 0]
+            return [(key, self._values.get(row)) for row, key in enumerate(self._keys) if self._sources[row] > 0]
         return [(key, aggregate_value(aggregate, words)) for key, words in self.words()]
 
     def _sum_words(self, first: int) -> Words:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..runtime.costs.statistics import ProbeCost
     from ..runtime.flight.dumps import Dump
-    from ..runtime.losses import Withheld
+    from ..runtime.losses import BudgetLosses
     from ..runtime.maps.full_maps import FullMap
     from ..runtime.records.batch import Records
     from ..source import Span
@@ -68,7 +68,7 @@ class Output(Protocol):
     def write_file_content(self, content: bytes) -> None: ...
     def write_command_output(self, output: bytes, more: bool = False) -> None: ...
     def write_value(self, value: ScriptValue) -> None: ...
-    def report_withheld(self, kept: Withheld) -> None: ...
+    def report_withheld(self, withheld: BudgetLosses) -> None: ...
     def report_full_map(self, full: FullMap) -> None: ...
 
     def write_map(self, name: str, items: Items, top: int = 0, div: int = 1,
@@ -183,13 +183,13 @@ class Printer:
         """What says once that a printf() shows another number than it was given."""
         if not self.warnings or site.span is None:
             return None
-        place, said, out = str(site.span), self._cut, self.out
-        head = f"{place}: " if shown_place(site.span) is not None else ""
+        location, said, out = str(site.span), self._cut, self.out
+        head = f"{location}: " if shown_place(site.span) is not None else ""
 
         def say_once(part: FormatPart, value: int) -> None:
-            if place in said:
+            if location in said:
                 return
-            said.add(place)
+            said.add(location)
             out.write_note(f"{head}WARNING: %{part.conversion} shows 32 bits, and {value} has more")
             out.write_note(f"HINT: %ll{part.conversion} shows 64 bits")
         return say_once

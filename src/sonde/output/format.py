@@ -149,9 +149,9 @@ class _Site:
             text = self.template % ()
             return lambda buffer, offset: text
         variables = self._unpack_slots()
-        found: Format = self._define(["def site(b, o):", *([f"    {variables} = U(b, o)"] if variables else []),
-                                      f"    return {self._expression()}"])
-        return found
+        function: Format = self._define(["def site(b, o):", *([f"    {variables} = U(b, o)"] if variables else []),
+                                         f"    return {self._expression()}"])
+        return function
 
     def build_function_of_many(self) -> FormatMany:
         """``b"".join([b"%d" % (a0,) for a0, in map(U, repeat(b), offsets)])``"""
@@ -165,9 +165,9 @@ class _Site:
             each = f"for o, ({variables}) in zip(offsets, map(U, repeat(b), offsets))"
         else:
             each = f"for {variables} in map(U, repeat(b), offsets)"
-        found: FormatMany = self._define(["def site(b, offsets):",
-                                          f"    return b''.join([{self._expression()} {each}])"])
-        return found
+        function: FormatMany = self._define(["def site(b, offsets):",
+                                             f"    return b''.join([{self._expression()} {each}])"])
+        return function
 
     def _unpack_slots(self) -> str:
         """The variables that ``U`` unpacks at once; "" for none."""

@@ -33,11 +33,11 @@ NAMES: list[tuple[str, int]] = [
 
 def gfp_names(flags: int) -> str:
     """``GFP_KERNEL|__GFP_ZERO``; what has no name is left in hexadecimal, no flags at all are 0."""
-    found = []
+    names = []
     for name, mask in NAMES:
         if flags & mask == mask:
-            found.append(name)
+            names.append(name)
             flags &= ~mask
-    if flags or not found:
-        found.append(hex(flags) if flags else "0")
-    return "|".join(found)
+    if flags or not names:
+        names.append(hex(flags) if flags else "0")
+    return "|".join(names)

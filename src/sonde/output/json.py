@@ -28,7 +28,7 @@ from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.flight.dumps import Dump
-    from ..runtime.losses import Withheld
+    from ..runtime.losses import BudgetLosses
     from ..runtime.maps.full_maps import FullMap
     from ..source import Span
 
@@ -151,14 +151,15 @@ class JsonOutput(Streams):
         """So many records found their ring full."""
         self._write_message("lost_events", f'{{"events": {count}}}')
 
-    def report_withheld(self, kept: Withheld) -> None:
+    def report_withheld(self, withheld: BudgetLosses) -> None:
         """What a budget kept back."""
         events, dropped = (", ".join([f"{quote_json(name)}: {count}" for name, count in rows])
-                           for rows in (kept.events, kept.dropped))
+                           for rows in (withheld.events, withheld.dropped))
+        spent = withheld.spent_ns / max(withheld.traced_ns, 1)
         self._write_message("withheld",
-                            f'{{"share": {kept.share:g}, "spent": {kept.spent_ns / max(kept.traced_ns, 1):.6f}, '
-                                  f'"seconds": {kept.traced_ns / 1e9:.6f}, '
-                                  f'"detached_seconds": {kept.detached_ns / 1e9:.6f}, '
+                            f'{{"share": {withheld.share:g}, "spent": {spent:.6f}, '
+                                  f'"seconds": {withheld.traced_ns / 1e9:.6f}, '
+                                  f'"detached_seconds": {withheld.detached_ns / 1e9:.6f}, '
                                   f'"skipped": {{{events}}}, "dropped": {{{dropped}}}}}')
 
     def report_full_map(self, full: FullMap) -> None:
@@ -268,7 +269,7 @@ def _json_cell(text: str) -> str:
 
 def _cost_json(costs: Sequence[ProbeCost]) -> str:
     """The data of a "stats" object."""
-    probes = [f'{{"probe": {quote_json(c.probe)}, "points": {c.points}, "how": {quote_json(c.how)}, "runs": {c.runs}, '
-              f'"time_ns": {c.time_ns}, "ns_per_run": {c.mean:.1f}, "cpu_share": {c.share:.6f}, '
+    probes = [f'{{"probe": {quote_json(c.probe)}, "points": {c.points}, "how": {quote_json(c.method)}, '
+              f'"runs": {c.runs}, "time_ns": {c.time_ns}, "ns_per_run": {c.mean:.1f}, "cpu_share": {c.share:.6f}, '
               f'"skipped": {c.skipped}, "lost": {c.lost}}}' for c in costs]
     return f'{{"seconds": {costs[0].seconds if costs else 0:.6f}, "probes": [{", ".join(probes)}]}}'

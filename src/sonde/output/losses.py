@@ -26,11 +26,11 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool 
     for site, count in join_placeless(losses.errors):
         if site.kind != "read" or reads:
             helper = site.helper if site.kind in _CODES else ""
-            found = describe_error(site), site.span, helper, -_CODES.get(site.kind, 0), count
+            failure = describe_error(site), site.span, helper, -_CODES.get(site.kind, 0), count
             if site.kind == "read" and not asked:
-                out.write_note(failure_message(*found))
+                out.write_note(failure_message(*failure))
             else:
-                out.report_runtime_error(*found)
+                out.report_runtime_error(*failure)
     if losses.withheld:
         out.report_withheld(losses.withheld)
     for note in losses.notes:

@@ -21,13 +21,13 @@ class Growth:
 
 def read_counters() -> dict[str, int]:
     """``TcpRetransSegs``, ``TcpExtListenDrops``, ``Ip6InReceives`` ...: named as nstat names them."""
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     for file in ("snmp", "netstat"):
         lines = _read_lines(file)  # pairs: the names of a group, then their values
         for names, values in zip(lines[::2], lines[1::2]):
             group = names[0].rstrip(":")
-            found |= {group + name: int(value) for name, value in zip(names[1:], values[1:])}
-    return found | {words[0]: int(words[1]) for words in _read_lines("snmp6") if len(words) == 2}
+            counters |= {group + name: int(value) for name, value in zip(names[1:], values[1:])}
+    return counters | {words[0]: int(words[1]) for words in _read_lines("snmp6") if len(words) == 2}
 
 
 def _read_lines(file: str) -> list[list[str]]:

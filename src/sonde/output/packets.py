@@ -69,8 +69,8 @@ def _open_capture(path: str) -> int:
 
 
 def _check_capture(descriptor: int) -> None:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_size and os.read(descriptor, 4) not in _MAGICS:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size and os.read(descriptor, 4) not in _MAGICS:
         raise FileExistsError(0, "it is there already, and is no capture that could be replaced")
-    if found.st_uid not in own_users():
+    if status.st_uid not in own_users():
         raise PermissionError(0, "it belongs to another user")

@@ -35,5 +35,5 @@ def share_text(share: float) -> str:
 
 def _cost_name(cost: ProbeCost) -> str:
     more = f" and {cost.points - 1} more" if cost.points > 1 else ""
-    return f"{cost.probe}{more}" + (f" (by {cost.how})" if cost.how else "")
+    return f"{cost.probe}{more}" + (f" (by {cost.method})" if cost.method else "")
 

@@ -59,14 +59,14 @@ class Cell:
 
 def split_cells(parts: Sequence[FormatPart], fields: Sequence[EventField]) -> list[Cell]:
     """The cells of a format."""
-    found: list[Cell] = []
+    cells: list[Cell] = []
     open = False  # does the next piece belong to the last cell?
     left = iter(fields)
     for part in parts:
         if part.conversion:
             field = next(left)
             if part.spec != ".0":  # %.0s: a column that an option leaves out
-                cell = _current_cell(found, open)
+                cell = _current_cell(cells, open)
                 cell.parts.append(part)
                 cell.fields.append(field)
                 open = True
@@ -75,26 +75,26 @@ def split_cells(parts: Sequence[FormatPart], fields: Sequence[EventField]) -> li
             if piece in _BETWEEN:
                 open = False
             else:
-                _current_cell(found, open).parts.append(FormatPart(literal=piece))
+                _current_cell(cells, open).parts.append(FormatPart(literal=piece))
                 open = True
-    return [cell for cell in found if not cell.is_text]
+    return [cell for cell in cells if not cell.is_text]
 
 
-def _current_cell(found: list[Cell], open: bool) -> Cell:
+def _current_cell(cells: list[Cell], open: bool) -> Cell:
     if not open:
-        found.append(Cell())
-    return found[-1]
+        cells.append(Cell())
+    return cells[-1]
 
 
 def _split_pieces(literal: str) -> list[str]:
     """Separators one by one, what stands between them whole."""
-    found = [""]
+    pieces = [""]
     for char in literal:
         if char in _BETWEEN:
-            found += [char, ""]
+            pieces += [char, ""]
         else:
-            found[-1] += char
-    return [piece for piece in found if piece]
+            pieces[-1] += char
+    return [piece for piece in pieces if piece]
 
 
 def check_columns(columns: Sequence[Column], parts: Sequence[FormatPart]) -> None:
@@ -125,7 +125,7 @@ class TableCell:
     def __init__(self, name: str, parts: Sequence[FormatPart], fields: Sequence[EventField]) -> None:
         self.name = name
         self.fields = fields
-        at = [place for place, part in enumerate(parts) if part.conversion]
+        at = [index for index, part in enumerate(parts) if part.conversion]
         inner = list(parts[at[0]:at[-1] + 1])
         integers = all(part.conversion in _NUMBERS if part.conversion else part.literal == "." for part in inner)
         self.number = integers and len(at) <= 2 and not isinstance(fields[0].type, Bool)
@@ -180,8 +180,8 @@ class Rows:
             form, write = compile_format(site.parts, site.fields, self.context), self.out.write_text
             return lambda buffer, offset: write(form(buffer, offset))
         whole = compile_format(site.parts, site.fields, self.context)
-        found = split_cells(site.parts, site.fields)
-        makers = [(cell.compile_cell(self.context), cell.is_number) for cell in found]
+        cells = split_cells(site.parts, site.fields)
+        makers = [(cell.compile_cell(self.context), cell.is_number) for cell in cells]
         out, explained = self.out, set(self.columns)
 
         def print_row(buffer: bytes, offset: int) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..runtime.costs.statistics import ProbeCost
     from ..runtime.flight.dumps import Dump
-    from ..runtime.losses import Withheld
+    from ..runtime.losses import BudgetLosses
     from ..runtime.maps.full_maps import FullMap
     from ..runtime.records.number_rows import NumberRows
     from ..source import Span
@@ -72,26 +72,26 @@ def sort_items(items: Items, top: int = 0) -> Items:
     ``top``."""
     if (rows := _number_rows(items)) is not None:
         return rows.in_order(top)
-    found = list(items)
-    if not found:
-        return found
+    pairs = list(items)
+    if not pairs:
+        return pairs
     # All that is asked of the values first: once they are sorted, their places in memory are anywhere.
-    values = list(map(itemgetter(1), found))
+    values = list(map(itemgetter(1), pairs))
     kinds = set(map(type, values))
     are_equal = kinds == {int} and values.count(values[0]) == len(values)
     del values
-    found.sort(key=itemgetter(0) if _are_in_order([key for key, _ in found]) else lambda item: _key_order(item[0]))
+    pairs.sort(key=itemgetter(0) if _are_in_order([key for key, _ in pairs]) else lambda item: _key_order(item[0]))
     if are_equal:
         pass
     elif kinds == {int}:
-        found.sort(key=itemgetter(1))
+        pairs.sort(key=itemgetter(1))
     elif all(issubclass(kind, Histogram) for kind in kinds):
-        found.sort(key=lambda item: item[1].total if isinstance(item[1], Histogram) else 0)
+        pairs.sort(key=lambda item: item[1].total if isinstance(item[1], Histogram) else 0)
     elif all(issubclass(kind, Stats) for kind in kinds):
-        found.sort(key=lambda item: item[1].average if isinstance(item[1], Stats) else 0)
+        pairs.sort(key=lambda item: item[1].average if isinstance(item[1], Stats) else 0)
     elif all(kind is int or issubclass(kind, EnumValue) for kind in kinds):
-        found.sort(key=lambda item: int(item[1]) if isinstance(item[1], int) else 0)
-    return found[-top:] if top else found
+        pairs.sort(key=lambda item: int(item[1]) if isinstance(item[1], int) else 0)
+    return pairs[-top:] if top else pairs
 
 
 def _are_in_order(keys: Sequence[Any]) -> bool:
@@ -170,9 +170,9 @@ class TextOutput(Streams):
         """So many records found their ring full."""
         self.write_note(f"Lost {count} events")
 
-    def report_withheld(self, kept: Withheld) -> None:
+    def report_withheld(self, withheld: BudgetLosses) -> None:
         """What a budget kept back."""
-        first, *others = kept.sentences
+        first, *others = withheld.sentences
         self.write_note("\n".join([f"WARNING: {first}", *[f"  {line}" for line in others]]))
 
     def report_full_map(self, full: FullMap) -> None:
@@ -196,8 +196,8 @@ class TextOutput(Streams):
     def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING. In a macro the calls that led there follow."""
         span = shown_place(span)
-        place = f"{span}: " if span is not None else ""
-        said = f"{place}{severity}: {text.decode('utf-8', 'surrogateescape')}"
+        location = f"{span}: " if span is not None else ""
+        said = f"{location}{severity}: {text.decode('utf-8', 'surrogateescape')}"
         self._write_error_line("\n".join([said, *show_expansion(span, severity)]))
 
     def report_statistics(self, costs: Sequence[ProbeCost]) -> None:

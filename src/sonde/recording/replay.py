@@ -19,7 +19,7 @@ from ..base.record import Record
 from ..errors import AttachError, SondeError
 from ..library.traced_run import TracedRun
 from ..output.outside import Outside, PacketSink
-from ..runtime.losses import Losses, Withheld
+from ..runtime.losses import BudgetLosses, Losses
 from ..runtime.maps.access import RawItem
 from ..runtime.maps.full_maps import FullMap
 from ..runtime.provenance import Provenance
@@ -228,7 +228,7 @@ def _read_losses(spec: ScriptSpec, plain: JsonObject) -> Losses:
     withheld = None
     if plain["withheld"] is not None:
         kept = as_object(plain["withheld"])
-        withheld = Withheld(_seconds(kept["share"]), _counts(kept["events"]), as_integer(kept["detached_ns"]),
+        withheld = BudgetLosses(_seconds(kept["share"]), _counts(kept["events"]), as_integer(kept["detached_ns"]),
                             as_integer(kept["traced_ns"]), as_integer(kept["spent_ns"]), _counts(kept["dropped"]))
     errors = [as_integers(pair, 0) for pair in as_list(plain["errors"])]
     return Losses(_counts(plain["records"]), [(spec.errors[index], count) for index, count in errors],

@@ -38,14 +38,14 @@ class Process:
     def children(self) -> list[int]:
         """The processes that it has started and that live; [] if it has ended, or the kernel does not say
         (CONFIG_PROC_CHILDREN)."""
-        found: list[int] = []
+        pids: list[int] = []
         try:
             for thread in os.listdir(f"/proc/{self.pid}/task"):
                 with open(f"/proc/{self.pid}/task/{thread}/children", encoding="ascii") as file:
-                    found += map(int, file.read().split())
+                    pids += map(int, file.read().split())
         except OSError:
             pass
-        return found
+        return pids
 
     def has_ended(self) -> bool:
         """Whether it has."""
@@ -171,14 +171,14 @@ def _split_command(command: str | Sequence[str]) -> list[str]:
 
 def _find_executable(name: str) -> str:
     """The executable file that ``name`` stands for, as a shell finds it."""
-    places = [name] if "/" in name else [os.path.join(place or ".", name)
-                                         for place in os.environ.get("PATH", os.defpath).split(":")]
-    for path in places:
+    paths = [name] if "/" in name else [os.path.join(directory or ".", name)
+                                        for directory in os.environ.get("PATH", os.defpath).split(":")]
+    for path in paths:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     raise UsageError(
         f"Failed to fork child: Path '{name}' does not exist or is not executable (No such file or directory)", [
-            "it is there, but not executable" if os.path.exists(places[0]) and len(places) == 1
+            "it is there, but not executable" if os.path.exists(paths[0]) and len(paths) == 1
             else "command not found"])
 
 

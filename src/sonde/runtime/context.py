@@ -87,32 +87,32 @@ class LiveContext:
 
     def ksym(self, address: int) -> tuple[str, int] | None:
         """Name of the kernel symbol around ``address`` and the offset into it."""
-        found = self._kernel.lookup(address)
-        return (found.name, found.offset) if found else None
+        symbol = self._kernel.lookup(address)
+        return (symbol.name, symbol.offset) if symbol else None
 
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
         """The same of a user address, with the file; the name is "" where the file has no symbol for it. Of a Python
         frame: its function's qualified name, the line (0 if it is not known), and the source file."""
         if self._python is not None and is_python_frame(address):
             return self._python.frames.frame_at(address)
-        found = self._user_symbols.lookup(tgid, address)
-        if found is None:
+        symbol = self._user_symbols.lookup(tgid, address)
+        if symbol is None:
             return None
-        return self._show_name(found.name, found.module), found.offset, found.module
+        return self._show_name(symbol.name, symbol.module), symbol.offset, symbol.module
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
         """(function, source file, line) of a user address, innermost first, if the script wants to see that."""
         if not self._places or is_python_frame(address):
             return ()
         try:
-            found = self._user_symbols.code_places(tgid, address)
+            frames = self._user_symbols.code_places(tgid, address)
         except MachineError as problem:
             if problem.hints and self._places:  # the library that reads it is missing
                 from ..kernel.notices import show_notice
                 show_notice(f"WARNING: no source lines: {problem.message}; {problem.hints[0]}")
                 self._places = False
             return ()
-        return [(self._show_name(name), file, line) for name, file, line in found]
+        return [(self._show_name(name), file, line) for name, file, line in frames]
 
     def _show_name(self, name: str, source: str = "") -> str:
         """A name as people write it."""
@@ -136,11 +136,11 @@ class LiveContext:
         if self._unwinder is None:
             from ..kernel.names import unwind
             self._unwinder = unwind.Unwinder(this_arch())
-        found = self._unwinder.walk_stack(registers, stack, base,
-                                          lambda address: self._user_symbols.find_mapping(tgid, address), limit)
+        addresses = self._unwinder.walk_stack(registers, stack, base,
+                                              lambda address: self._user_symbols.find_mapping(tgid, address), limit)
         if self._log is not None:
             self._log.short = self._unwinder.short
-        return found
+        return addresses
 
     def probe_name(self, index: int) -> str:
         """Full name of an attach point."""

@@ -36,7 +36,7 @@ _MESSAGES = {
 }
 
 
-class Withheld(Record):
+class BudgetLosses(Record):
     """What a budget kept back. ``events`` are (probe, count) of those that found the gate closed; ``detached_ns`` for
     how long of ``traced_ns`` the programs were detached; ``dropped`` are (map, count) of elements whose other half may
     have been missed; ``share`` is the budget, of one CPU, and ``spent_ns`` what the programs took."""
@@ -55,15 +55,15 @@ class Withheld(Record):
     def sentences(self) -> list[str]:
         """A line for what the programs took, and one for each way in which events were kept back."""
         traced, took = self.traced_ns / 1e9, 100 * self.spent_ns / max(self.traced_ns, 1)
-        found = [f"--budget {100 * self.share:.4g}%: the programs took {took:.2g}% of one CPU's time in {traced:.1f} s"]
-        found += [f"{count} event{_plural_suffix(count)} of {probe} skipped for the budget"
+        lines = [f"--budget {100 * self.share:.4g}%: the programs took {took:.2g}% of one CPU's time in {traced:.1f} s"]
+        lines += [f"{count} event{_plural_suffix(count)} of {probe} skipped for the budget"
                   for probe, count in self.events]
         if self.detached_ns:
             away = self.detached_ns / 1e9
-            found.append(f"for {away:.1f} of {traced:.1f} s probes were detached: nothing counted what came then")
-        found += [f"{count} element{_plural_suffix(count)} of {name} dropped: what would have ended them may have been "
+            lines.append(f"for {away:.1f} of {traced:.1f} s probes were detached: nothing counted what came then")
+        lines += [f"{count} element{_plural_suffix(count)} of {name} dropped: what would have ended them may have been "
                   "missed" for name, count in self.dropped]
-        return found
+        return lines
 
 
 class Losses(Record):
@@ -77,7 +77,7 @@ class Losses(Record):
     unseen: int = 0                       # mappings of processes that were not seen: names of user code may be missing
     early: int = 0                        # Python stacks of processes that were not known yet
     shared: int = 0                       # addresses of user code at which a process had one file after another
-    withheld: Withheld | None = None      # what a budget kept back; None without one
+    withheld: BudgetLosses | None = None      # what a budget kept back; None without one
     unplaced: list[tuple[str, int]] = []  # by container, pod or service: its events before it was known to be that
     unnamed: list[tuple[str, int]] = []   # the same of containers of which nothing says what they are called
     unknown: int = 0                      # control groups that could not be followed: names and filters may lack them
@@ -96,41 +96,41 @@ class Losses(Record):
         """A line for each cause; none if nothing was lost."""
         lost = sum(count for _, count in self.records)
         by_probe = ", ".join([f"{count} of {probe}" for probe, count in self.records])
-        found = [f"Lost {lost} events: {by_probe}"] if lost else []
+        lines = [f"Lost {lost} events: {by_probe}"] if lost else []
         for site, count in join_placeless(self.errors):
-            place = f"{site.span}: " if shown_place(site.span) is not None else ""
-            found.append(place + with_times(describe_error(site), count))
-        return found + (self.withheld.sentences if self.withheld else []) + self.notes
+            location = f"{site.span}: " if shown_place(site.span) is not None else ""
+            lines.append(location + with_times(describe_error(site), count))
+        return lines + (self.withheld.sentences if self.withheld else []) + self.notes
 
     @property
     def notes(self) -> list[str]:
         """Of them those that belong to no place in the script."""
-        found = [f"{self.late} event{_plural_suffix(self.late)} came late, out of order"] if self.late else []
+        lines = [f"{self.late} event{_plural_suffix(self.late)} came late, out of order"] if self.late else []
         if self.short:
             end = "ends" if self.short == 1 else "end"
-            found.append(
+            lines.append(
                 f"{self.short} user stack{_plural_suffix(self.short)} {end} early: "
                 "deeper than the 16 KiB that are copied, or through code without unwind tables")
         if self.unseen:
-            found.append(
+            lines.append(
                 f"{self.unseen} mapping{_plural_suffix(self.unseen)} of processes went unseen: names in user stacks "
                 "may be missing")
         if self.early:
-            found.append(f"{self.early} Python stack{_plural_suffix(self.early)} not read: the process had just begun")
+            lines.append(f"{self.early} Python stack{_plural_suffix(self.early)} not read: the process had just begun")
         if self.shared:
-            found.append(f"{self.shared} address{'es' * (self.shared > 1)} in user stacks belonged to one program of a "
+            lines.append(f"{self.shared} address{'es' * (self.shared > 1)} in user stacks belonged to one program of a "
                          "process and then to another: they have the later one's names")
-        found += [f"{count} event{_plural_suffix(count)} of {name} came before that was known, and count"
+        lines += [f"{count} event{_plural_suffix(count)} of {name} came before that was known, and count"
                   f"{'s' if count == 1 else ''} as outside of it" for name, count in self.unplaced]
-        found += [f"{count} event{_plural_suffix(count)} count{'s' if count == 1 else ''} as outside of {name}: "
+        lines += [f"{count} event{_plural_suffix(count)} count{'s' if count == 1 else ''} as outside of {name}: "
                   "nothing said what their containers are called" for name, count in self.unnamed]
         if self.unknown:
-            found.append(f"{self.unknown} control group{_plural_suffix(self.unknown)} could not be followed: names of "
+            lines.append(f"{self.unknown} control group{_plural_suffix(self.unknown)} could not be followed: names of "
                          "containers may be missing, and their events count as outside of any")
         if self.strayed:
-            found.append(f"{self.strayed} process{'es' * (self.strayed > 1)} could not be followed: what they and "
+            lines.append(f"{self.strayed} process{'es' * (self.strayed > 1)} could not be followed: what they and "
                          "those that they started did is not shown")
-        return found + [f"{probe}: {describe_skipped(probe, count)}" for probe, count in self.skipped]
+        return lines + [f"{probe}: {describe_skipped(probe, count)}" for probe, count in self.skipped]
 
 
 def _plural_suffix(count: int) -> str:

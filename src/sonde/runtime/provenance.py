@@ -23,7 +23,7 @@ _CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
 
 class Provenance(Record):
     """The command, where and when it ran, for how long, and what was lost. Texts are without control characters.
-    ``asked``: for how many seconds it was to be; 0: until its end."""
+    ``intended``: for how many seconds it was to run; 0: until its end."""
 
     command: str
     host: str
@@ -31,21 +31,21 @@ class Provenance(Record):
     started: int   # nanoseconds since 1970
     seconds: float  # to the millisecond: a recording has no more, and a replay says the same
     lost: list[str]
-    asked: float = 0.0
+    intended: float = 0.0
 
     @property
     def coverage(self) -> str:
         """``1.2 of 5 s`` of a run that ended before its time; else nothing."""
-        short = self.asked - self.seconds > max(LEEWAY, self.asked / 100)
-        return f"{self.seconds:.1f} of {self.asked:g} s" if short else ""
+        short = self.intended - self.seconds > max(LEEWAY, self.intended / 100)
+        return f"{self.seconds:.1f} of {self.intended:g} s" if short else ""
 
     @property
     def summary(self) -> str:
         """The run in a line."""
-        return f"{self.command} on {self.place}"
+        return f"{self.command} on {self.origin}"
 
     @property
-    def place(self) -> str:
+    def origin(self) -> str:
         """Where, when and for how long."""
         when = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(self.started // 1_000_000_000))
         return f"{self.host} (Linux {self.kernel}), {when}, traced for {self.coverage or f'{self.seconds:.1f} s'}"
@@ -58,7 +58,7 @@ class Provenance(Record):
     @property
     def lines(self) -> list[str]:
         """All of it."""
-        return [self.command, self.place, *self.verdict]
+        return [self.command, self.origin, *self.verdict]
 
     def format_comments(self, sign: str = "#") -> str:
         """All of it as lines of comment. They end with a full stop, since scripts take a number there for a weight."""
@@ -66,25 +66,25 @@ class Provenance(Record):
 
     def as_json(self) -> JsonObject:
         """All of it as plain data."""
-        found: JsonObject = {"command": self.command, "host": self.host, "kernel": self.kernel, "started": self.started,
-                             "seconds": self.seconds, "lost": self.lost}
-        if self.asked:
-            found["asked"] = self.asked
-        return found
+        fields: JsonObject = {"command": self.command, "host": self.host, "kernel": self.kernel,
+                              "started": self.started, "seconds": self.seconds, "lost": self.lost}
+        if self.intended:
+            fields["asked"] = self.intended
+        return fields
 
 
-def describe_run(command: str, session: Session, losses: Losses, asked: float = 0.0) -> Provenance:
+def describe_run(command: str, session: Session, losses: Losses, intended: float = 0.0) -> Provenance:
     """The record of a run as it is now."""
     return describe_local_run(command, session.period.started, session.period.nanoseconds / 1e9, losses.sentences,
-                              asked)
+                              intended)
 
 
 def describe_local_run(command: str, started: int, seconds: float, lost: Sequence[str],
-                       asked: float = 0.0) -> Provenance:
+                       intended: float = 0.0) -> Provenance:
     """The record of a run on this machine that began at ``started`` (nanoseconds since 1970)."""
     machine = os.uname()
     return Provenance(_sanitize_text(command), _sanitize_text(machine.nodename), _sanitize_text(machine.release),
-                      started, round(seconds, 3), [_sanitize_text(line) for line in lost], asked)
+                      started, round(seconds, 3), [_sanitize_text(line) for line in lost], intended)
 
 
 def _sanitize_text(text: str) -> str:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from .costs.budget import Budget
     from .flight.memory import FlightMemory
-    from .waiting import Followed
+    from .waiting import FollowedLog
 
 ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
 
@@ -220,7 +220,7 @@ class Session:
         assert self._state is not None
         self._state.write_globals(known)
 
-    def follow(self, log: Followed | None) -> None:
+    def follow(self, log: FollowedLog | None) -> None:
         """Read a log (or None) while the session waits; called before :meth:`attach`."""
         self.waiting.logs += [log] if log is not None else []
 
@@ -354,11 +354,12 @@ class Session:
 
     def _run_programs(self, kind: str, event: str = "") -> bool:
         """Run the programs of this kind; False if there are none."""
-        found = [program for program in self.programs for point in program.spec.attach
-                 if point.kind == kind and (not event or point.event.removeprefix("SIG") == event.removeprefix("SIG"))]
-        for program in found:
+        signal = event.removeprefix("SIG")
+        programs = [program for program in self.programs for point in program.spec.attach
+                    if point.kind == kind and (not event or point.event.removeprefix("SIG") == signal)]
+        for program in programs:
             program.run()
-        return bool(found)
+        return bool(programs)
 
     # ending
 
@@ -421,13 +422,13 @@ class Session:
         if self._budget is not None:
             misses += self._budget.missed_calls()
         lost = [count + self._delivery.dropped[index] for index, count in enumerate(lost)]
-        found = Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
-                       errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
-                       skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
-                       withheld=self._budget.withheld() if self._budget is not None else None)
+        losses = Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
+                        errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
+                        skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
+                        withheld=self._budget.withheld() if self._budget is not None else None)
         for log in self.waiting.logs:
-            log.count_losses(found)
-        return found
+            log.count_losses(losses)
+        return losses
 
     def is_incomplete(self, name: str) -> bool:
         """Whether the budget kept back events that would have changed this map."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .losses import Losses
     from .records.delivery import Delivery
 
-    class Followed(Protocol):
+    class FollowedLog(Protocol):
         """What tells of processes or control groups while a script runs."""
 
         @property
@@ -43,7 +43,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self.logs: list[Followed] = []
+        self.logs: list[FollowedLog] = []
         self._urgent, self._records, self._all = select.epoll(), select.epoll(), select.epoll()
         self._unhurried: frozenset[int] = frozenset()  # descriptors of logs that have time
         self.add_urgent(self.woken)
@@ -103,8 +103,8 @@ class Waiting:
 
     def _has_only_logs(self, seconds: float | None) -> bool:
         """Sleep until anything is there, for so long at most. Whether it is logs alone that have something."""
-        found = self._all.poll(seconds)
-        return bool(found) and self._unhurried.issuperset([fd for fd, _ in found])
+        ready = self._all.poll(seconds)
+        return bool(ready) and self._unhurried.issuperset([fd for fd, _ in ready])
 
     def _has_records(self, seconds: float) -> bool:
         """The same, but what is in the logs can wait. Whether there is anything else."""

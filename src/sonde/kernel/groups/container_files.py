@@ -36,7 +36,7 @@ _KUBELET = "io.kubernetes.pod."
 _LISTS = ("containers.json", "volatile-containers.json")
 
 
-class Described(Value):
+class ContainerDescription(Value):
     """A container as its runtime describes it: its ``name``, and in Kubernetes its ``pod``, as ``namespace/name``, and
     the pod's ``uid``. "" is not known."""
 
@@ -50,12 +50,12 @@ class ContainerFiles:
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
-        self._known: Cache[str, Described] = Cache(_KEPT)
+        self._known: Cache[str, ContainerDescription] = Cache(_KEPT)
         self._lists: dict[str, tuple[tuple[int, int, int] | None, dict[str, JsonObject]]] = {}
         self._missing: dict[str, float] = {}  # ids that had no file, and when
         self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers gave it
 
-    def describe(self, container: str) -> Described | None:
+    def describe(self, container: str) -> ContainerDescription | None:
         """What is known about the container with an id; None if nothing is."""
         description = self._known.get(container)
         if description is None and time.monotonic() - self._missing.get(container, -AGAIN) >= AGAIN:
@@ -74,7 +74,7 @@ class ContainerFiles:
                 containers += _folders(self._path(tasks, space))
         return [container for container in dict.fromkeys(containers) if IS_ID.match(container)]
 
-    def _keep(self, container: str, description: Described) -> None:
+    def _keep(self, container: str, description: ContainerDescription) -> None:
         self._missing.pop(container, None)
         self._known.put(container, description, 400 + sum(map(len, description.values())))
         if description.uid and description.pod and (description.uid in self.pods or len(self.pods) < MOST):
@@ -88,15 +88,15 @@ class ContainerFiles:
     def _path(self, *parts: str) -> str:
         return os.path.join(self._root, *parts)
 
-    def _read_docker(self, container: str) -> Described | None:
+    def _read_docker(self, container: str) -> ContainerDescription | None:
         state = _read_object(self._path(_DOCKER, container, "config.v2.json"))
         if state is None:
             return None
         labels = _dict_in(_dict_in(state, "Config"), "Labels")
         name = _text_in(labels, "io.kubernetes.container.name") or _text_in(state, "Name").removeprefix("/")
-        return _described(name, labels, _KUBELET)
+        return _make_description(name, labels, _KUBELET)
 
-    def _read_task(self, container: str) -> Described | None:
+    def _read_task(self, container: str) -> ContainerDescription | None:
         for tasks in _TASKS:
             for space in _folders(self._path(tasks)):
                 bundle = _read_object(self._path(tasks, space, container, "config.json"))
@@ -104,7 +104,7 @@ class ContainerFiles:
                     return _described_by_cri(_dict_in(bundle, "annotations"))
         return None
 
-    def _read_storage(self, container: str) -> Described | None:
+    def _read_storage(self, container: str) -> ContainerDescription | None:
         entry = next((entries[container] for entries in self._stored() if container in entries), None)
         if entry is None:
             return None
@@ -112,9 +112,9 @@ class ContainerFiles:
             bundle = _read_object(os.path.join(folder, container, "userdata", "config.json"))
             notes = _dict_in(bundle, "annotations")
             if _text_in(notes, "io.kubernetes.container.name"):
-                return _described(_text_in(notes, "io.kubernetes.container.name"), notes, _KUBELET)
+                return _make_description(_text_in(notes, "io.kubernetes.container.name"), notes, _KUBELET)
         names = entry.get("names")
-        return Described(_bounded(names[0]) if isinstance(names, list) and names else "")
+        return ContainerDescription(_bounded(names[0]) if isinstance(names, list) and names else "")
 
     def _storage_folders(self) -> list[str]:
         return [self._path(storage, kind) for storage in _STORAGE for kind in _folders(self._path(storage))
@@ -136,17 +136,18 @@ class ContainerFiles:
             yield entries
 
 
-def _described_by_cri(notes: JsonObject) -> Described:
+def _described_by_cri(notes: JsonObject) -> ContainerDescription:
     """By containerd's annotations; a pod's pause container has no name of its own."""
     alone = _text_in(notes, "io.kubernetes.cri.container-type") == "sandbox"
     name = "POD" if alone else _text_in(notes, "io.kubernetes.cri.container-name") or _text_in(notes, "nerdctl/name")
-    return _described(name, notes, "io.kubernetes.cri.sandbox-")
+    return _make_description(name, notes, "io.kubernetes.cri.sandbox-")
 
 
-def _described(name: str, texts: JsonObject, pod: str) -> Described:
+def _make_description(name: str, texts: JsonObject, pod: str) -> ContainerDescription:
     """``pod`` is the prefix of the texts that describe the pod."""
     of, called = _text_in(texts, f"{pod}namespace"), _text_in(texts, f"{pod}name")
-    return Described(_bounded(name), f"{of}/{called}" if of and called else called, _text_in(texts, f"{pod}uid"))
+    full = f"{of}/{called}" if of and called else called
+    return ContainerDescription(_bounded(name), full, _text_in(texts, f"{pod}uid"))
 
 
 def _bounded(text: object) -> str:

@@ -16,14 +16,14 @@ from .cgroup_paths import (
     folders_of_service,
     read_cgroup_path,
 )
-from .container_files import ContainerFiles, Described
+from .container_files import ContainerDescription, ContainerFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KEPT = 2 << 20
-_NOTHING = Described()
+_NOTHING = ContainerDescription()
 
 
 class GroupIdentity(Value):
@@ -32,7 +32,7 @@ class GroupIdentity(Value):
 
     path: str
     belongs: Membership
-    described: Described | None
+    described: ContainerDescription | None
 
 
 class Groups:
@@ -48,12 +48,12 @@ class Groups:
     def learn(self, group: int, path: str) -> None:
         """Note that a group was made, with this path: what its runtime says about it is read now."""
         self._cgroups.learn(group, path)
-        self.place_of(group)
+        self.identity_of(group)
 
     def name_of(self, kind: str, group: int) -> str:
         """The name of the container, pod or service; "" outside of any, and ``cgroup ID`` where the group's path could
         not be seen. A container without a name goes by 12 digits of its id, a pod by its uid."""
-        identity = self.place_of(group)
+        identity = self.identity_of(group)
         if identity is None:
             return f"cgroup {group}"
         belongs, description = identity.belongs, identity.described or _NOTHING
@@ -63,7 +63,7 @@ class Groups:
             return description.pod or self._files.pods.get(belongs.pod) or belongs.pod
         return belongs.name or description.name or belongs.container[:SHORT_ID]
 
-    def place_of(self, group: int) -> GroupIdentity | None:
+    def identity_of(self, group: int) -> GroupIdentity | None:
         """What is known about a group now; None if it was never seen."""
         known = self._places.get(group)
         if known is None:
@@ -92,7 +92,7 @@ class Groups:
 
         A container may be named by its id, or 12 digits of it or more, and a pod without its namespace, or by its uid.
         """
-        identity = self.place_of(group)
+        identity = self.identity_of(group)
         if identity is None:
             return None
         belongs = identity.belongs
@@ -101,7 +101,7 @@ class Groups:
         return self._is_pod(text, belongs, identity.described) if kind == "pod" else \
             _is_container(text, belongs, identity.described)
 
-    def _is_pod(self, text: str, belongs: Membership, description: Described | None) -> bool | None:
+    def _is_pod(self, text: str, belongs: Membership, description: ContainerDescription | None) -> bool | None:
         if not belongs.pod or not text or text == belongs.pod:
             return bool(belongs.pod)
         name = description.pod if description is not None else self._files.pods.get(belongs.pod)
@@ -128,7 +128,7 @@ class Groups:
         return self._cgroups.all_ids()
 
 
-def _is_container(text: str, belongs: Membership, description: Described | None) -> bool | None:
+def _is_container(text: str, belongs: Membership, description: ContainerDescription | None) -> bool | None:
     if not belongs.container:
         return belongs.name == text if text else bool(belongs.name)
     if not text or SHORT_ID <= len(text) <= ID and belongs.container.startswith(text):

@@ -56,7 +56,7 @@ class DebuginfodClient:
             if left <= 0:
                 self._give_up(server, "the time for it is over")
                 continue
-            problem = _Asking(server, build_id, begin + left).wait_for_answer()
+            problem = _Request(server, build_id, begin + left).wait_for_answer()
             took = time.monotonic() - begin
             self._spent += took
             self._hurried += took if hurried else 0
@@ -74,7 +74,7 @@ class DebuginfodClient:
         notices.show_notice(f"WARNING: debuginfod server {server} is not asked any more: {why}")
 
 
-class _Asking:
+class _Request:
     """One question, asked by a thread of its own: whatever a server is slow with (names, handshakes, headers, sizes of
     chunks, answers that go on for ever), whoever waits for it goes on at the end of the time, or of the run."""
 

@@ -55,7 +55,7 @@ class Watcher(Protocol):
         """Some time has passed since the last call."""
 
 
-class Unseen(Protocol):
+class ProcessLosses(Protocol):
     """The part of a run's losses (runtime.losses) that concerns processes."""
 
     short: int
@@ -142,7 +142,7 @@ class MappingLog:
         self._rings = []
         self.drain_rings()
 
-    def count_losses(self, losses: Unseen) -> None:
+    def count_losses(self, losses: ProcessLosses) -> None:
         """Add what was not seen of processes to a run's losses (runtime.losses)."""
         losses.short += self.short
         losses.unseen += self.lost

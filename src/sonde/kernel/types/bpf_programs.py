@@ -29,7 +29,7 @@ FLOW_DISSECTOR = 22  # the one program type whose __sk_buff is another struct
 FindStruct = Callable[[str], "Struct | None"]
 
 
-class Loaded(Record):
+class KernelProgram(Record):
     """A program in the kernel. ``functions`` are (type id, name) in its BTF, empty without function information."""
 
     id: int
@@ -39,7 +39,7 @@ class Loaded(Record):
     functions: list[tuple[int, str]]
 
 
-def loaded_programs() -> list[Loaded]:
+def loaded_programs() -> list[KernelProgram]:
     """Every program in the kernel that we may look at."""
     programs = []
     try:
@@ -51,7 +51,7 @@ def loaded_programs() -> list[Loaded]:
     return programs
 
 
-def program_by_id(number: int) -> Loaded | None:
+def program_by_id(number: int) -> KernelProgram | None:
     """The program with that id; None if it has gone."""
     try:
         with syscalls.object_by_id("program", number) as fd:
@@ -59,7 +59,7 @@ def program_by_id(number: int) -> Loaded | None:
     except SyscallError:
         return None
     btf = _btf_by_id(btf_number) if btf_number and functions else None
-    return Loaded(number, name, kind, btf, [(at, btf.raw_type(at).name) for _, at in functions] if btf else [])
+    return KernelProgram(number, name, kind, btf, [(at, btf.raw_type(at).name) for _, at in functions] if btf else [])
 
 
 @cache

@@ -26,7 +26,7 @@ _LEAST_PAUSE = 0.05  # s between two pictures
 Picture = Callable[[int, int], list[str]]  # (columns, lines of room) -> lines
 
 
-class Collected(Stream):
+class TextCollector(Stream):
     """A stream whose bytes stay here until they are taken; ``direct`` lets them through."""
 
     def __init__(self, descriptor: int, ending: Ending | None = None) -> None:
@@ -127,7 +127,7 @@ class Blocks(TextOutput):
                  picture: Picture | None = None, ending: Ending | None = None) -> None:
         self._screen = Screen(1, ending)
         self._picture = picture
-        self._out, self._err = Collected(descriptor, ending), Collected(2, ending)
+        self._out, self._err = TextCollector(descriptor, ending), TextCollector(2, ending)
         super().__init__(self._out, self._err, quiet)
         self._title = title
         self._sections: dict[str, PrintedBlock] = {}  # the last block, by interval probe

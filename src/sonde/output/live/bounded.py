@@ -43,7 +43,7 @@ class Client:
     def __init__(self, connection: socket.socket, now: float) -> None:
         self.connection = connection
         self.head = b""
-        self.asked = False
+        self.has_request = False
         self.streaming = False
         self.open = True
         self.deadline = now + ASK_WITHIN
@@ -199,12 +199,12 @@ class BoundedServer:
 
     def _make_room(self, now: float) -> bool:
         """Drop the client that has been silent for longest, or that has not taken its answer for longest."""
-        silent = next((c for c in self.clients.values() if not c.asked), None)
+        silent = next((c for c in self.clients.values() if not c.has_request), None)
         slow = [c for c in self.clients.values() if c.answered and now - c.answered > _EVICTABLE]
-        found = silent or min(slow, key=lambda c: c.answered, default=None)
-        if found is not None:
-            self.drop_client(found)
-        return found is not None
+        client = silent or min(slow, key=lambda c: c.answered, default=None)
+        if client is not None:
+            self.drop_client(client)
+        return client is not None
 
     def _serve_client(self, client: Client, events: int) -> None:
         if events & selectors.EVENT_WRITE:
@@ -217,7 +217,7 @@ class BoundedServer:
             data = b""
         if not data:
             self.drop_client(client)
-        elif not client.asked:  # what comes after the request is no matter
+        elif not client.has_request:  # what comes after the request is no matter
             self._receive_request(client, data)
 
     def _receive_request(self, client: Client, data: bytes) -> None:
@@ -226,7 +226,7 @@ class BoundedServer:
             return self.refuse_request(client, 431, "the request is too long")
         if b"\r\n\r\n" not in client.head and b"\n\n" not in client.head:
             return
-        client.asked = True
+        client.has_request = True
         client.deadline = monotonic() + READ_WITHIN
         request = parse_request(client.head)
         if request is None:
@@ -240,7 +240,7 @@ class BoundedServer:
 
     def refuse_request(self, client: Client, status: int, text: str) -> None:
         """Say no."""
-        client.asked = True
+        client.has_request = True
         self.send_data(client, build_response(status, "text/plain; charset=utf-8", (text + "\n").encode()))
 
     def _write_pending(self, client: Client) -> None:
@@ -280,11 +280,11 @@ def parse_request(head: bytes) -> HttpRequest | None:
 
 def build_response(status: int, kind: str, body: bytes | None, headers: dict[str, str] | None = None) -> bytes:
     """A whole answer; without a ``body`` the head of one that goes on until the connection is closed."""
-    found = {"Content-Type": kind, "Cache-Control": "no-store", "Content-Security-Policy": "default-src 'none'",
-             "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
-             "Cross-Origin-Resource-Policy": "same-origin", "Server": "sonde", "Connection": "close",
-             **({"Content-Length": str(len(body))} if body is not None else {}), **(headers or {})}
-    lines = [f"HTTP/1.1 {status} {_REASONS[status]}", *[f"{name}: {value}" for name, value in found.items()], "", ""]
+    fields = {"Content-Type": kind, "Cache-Control": "no-store", "Content-Security-Policy": "default-src 'none'",
+              "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+              "Cross-Origin-Resource-Policy": "same-origin", "Server": "sonde", "Connection": "close",
+              **({"Content-Length": str(len(body))} if body is not None else {}), **(headers or {})}
+    lines = [f"HTTP/1.1 {status} {_REASONS[status]}", *[f"{name}: {value}" for name, value in fields.items()], "", ""]
     return "\r\n".join(lines).encode("latin-1", "replace") + (body or b"")
 
 

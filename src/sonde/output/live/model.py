@@ -27,7 +27,7 @@ from ..units import column_head, map_symbol, value_heads
 from ..views.csv import CellValue, cell_value, key_columns, utf8, value_columns, value_rows
 from ..views.heat import bucket_range
 from ..views.view import key_parts
-from .blocks import Collected, Tail
+from .blocks import Tail, TextCollector
 from .screen import COLOUR
 
 if TYPE_CHECKING:
@@ -128,13 +128,13 @@ class _MapState:
 
     def _gains_since(self, weights: dict[ScriptValue, int | None], passed: float) -> dict[ScriptValue, int | None]:
         """What each key has gained since the last look; what is less than before has been begun anew."""
-        found: dict[ScriptValue, int | None] = {}
+        gains: dict[ScriptValue, int | None] = {}
         for key, value in weights.items():
             before = self.before.get(key)
             if before is None:
                 before = 0 if passed else value
-            found[key] = None if value is None or before is None else value - before if value >= before else value
-        return found
+            gains[key] = None if value is None or before is None else value - before if value >= before else value
+        return gains
 
     def _remember_history(self, values: dict[ScriptValue, int | None], passed: float) -> None:
         """Put ``values`` after those of the looks before; they are gains if a time has ``passed``."""
@@ -200,8 +200,8 @@ def value_weight(value: ScriptValue) -> int | None:
 
 def clean_cell(value: ScriptValue) -> CellValue:
     """A value as a cell: numbers as they are, texts without anything that could steer a terminal."""
-    found = cell_value(value)
-    return terminal_safe(found) if isinstance(found, str) else found
+    cell = cell_value(value)
+    return terminal_safe(cell) if isinstance(cell, str) else cell
 
 
 def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
@@ -308,8 +308,8 @@ class Model:
         self.spec = spec
         self._clock = clock
         self.title = title
-        self._stream = Collected(1)
-        self._notes = Collected(2)
+        self._stream = TextCollector(1)
+        self._notes = TextCollector(2)
         self.out = TextOutput(self._stream, self._notes, True)
         self.out.escape_lines = terminal_safe
         self._lines = Tail(MOST_LINES)
@@ -364,13 +364,13 @@ class Model:
             return []
         now = self._clock()
         passed, self._looked = (now - self._looked if self._looked else 0.0), now
-        found = []
+        costs = []
         for index, cost in enumerate(probe_costs(session)):
             spent, self._spent[index] = self._spent.get(index, 0), cost.time_ns
             share = (cost.time_ns - spent) / (passed * 1e9) if passed else 0.0
             more = f" and {cost.points - 1} more" if cost.points > 1 else ""
-            found.append(LiveCost(cost.probe + more, cost.runs, cost.mean, share, cost.skipped))
-        return found
+            costs.append(LiveCost(cost.probe + more, cost.runs, cost.mean, share, cost.skipped))
+        return costs
 
 
 def _clean_line(line: str) -> str:
@@ -385,8 +385,8 @@ def _map_rank(spec: MapSpec) -> tuple[bool, str]:
 
 def _loss_lines(session: Session) -> list[str]:
     """What was lost, as the lines that would be printed at the end."""
-    notes = Collected(2)
-    report_losses(TextOutput(Collected(1), notes), session.losses(), reads=False)
+    notes = TextCollector(2)
+    report_losses(TextOutput(TextCollector(1), notes), session.losses(), reads=False)
     return [line for line in notes.take_text().splitlines() if line.strip()]
 
 

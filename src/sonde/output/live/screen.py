@@ -62,10 +62,10 @@ class Screen:
     def size(self) -> tuple[int, int]:
         """(columns, lines); what a terminal that does not know says is taken for 80 and 24."""
         try:
-            found = os.get_terminal_size(self.descriptor)
+            size = os.get_terminal_size(self.descriptor)
         except OSError:
             return 80, 24
-        return found.columns or 80, found.lines or 24
+        return size.columns or 80, size.lines or 24
 
     def draw_lines(self, lines: Sequence[str]) -> None:
         """Show ``lines`` from the top, cut to the width; what does not fit is counted in the last line."""

@@ -16,8 +16,7 @@ from time import monotonic
 
 from ...base.record import Record
 from ...errors import SondeError
-from .bounded import BoundedServer as Bounded
-from .bounded import Client, HttpRequest, build_response
+from .bounded import BoundedServer, Client, HttpRequest, build_response
 from .model import Snapshot
 from .page import build_page
 
@@ -70,10 +69,10 @@ def plain_value(value: Record | Json) -> Json:
     """Records as objects, tuples as arrays, and integers that JavaScript has no exact numbers for as text; bytes that
     are no UTF-8 were replaced when the cells were made."""
     if isinstance(value, Record):
-        found = {name: plain_value(getattr(value, name)) for name in value._fields}
+        members = {name: plain_value(getattr(value, name)) for name in value._fields}
         if isinstance(value, Snapshot):
-            found["share"] = value.share
-        return found
+            members["share"] = value.share
+        return members
     if isinstance(value, (tuple, list)):
         return [plain_value(part) for part in value]
     if type(value) is int and abs(value) > _EXACT:
@@ -83,7 +82,7 @@ def plain_value(value: Record | Json) -> Json:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
 
 
-class _Http(Bounded):
+class _Http(BoundedServer):
     """The pages below the secret. A browser that reads slowly gets the latest snapshot when it is ready, not each."""
 
     def __init__(self, address: tuple[str, int], token: str) -> None:

@@ -122,8 +122,8 @@ class SliderApp(TopApp):
 
 def draw_slider(at: float, last: float, width: int) -> str:
     """Where in the recording this is."""
-    place = round(width * at / last) if last else width
-    return f"{'─' * place}●{'─' * (width - place)} {_clock(at)} / {_clock(last)}"
+    position = round(width * at / last) if last else width
+    return f"{'─' * position}●{'─' * (width - position)} {_clock(at)} / {_clock(last)}"
 
 
 def _clock(seconds: float) -> str:

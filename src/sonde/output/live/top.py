@@ -240,8 +240,8 @@ class TopApp(App[None]):
         self.query_one("#tabs", Static).update(line)
 
     def _current_table(self, snapshot: Snapshot) -> LiveTable:
-        found = next((table for table in snapshot.tables if table.name == self._table), None)
-        return found or _cost_table(snapshot)
+        chosen = next((table for table in snapshot.tables if table.name == self._table), None)
+        return chosen or _cost_table(snapshot)
 
     def _draw_table(self, table: LiveTable) -> None:
         widget = self.query_one(DataTable)
@@ -353,7 +353,7 @@ class TopApp(App[None]):
         table = self._shown_table()
         if table is not None:
             column, _ = self._sort.get(table.name, (-1, True))
-            following = next((place for place in self._places if place > column), -1)
+            following = next((index for index in self._places if index > column), -1)
             self._sort[table.name] = (following, True)
             await self._draw_all()
 
@@ -370,9 +370,9 @@ class TopApp(App[None]):
     async def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         table = self._shown_table()
         if table is not None and event.column_index < len(self._places):
-            place = self._places[event.column_index]
+            index = self._places[event.column_index]
             column, down = self._sort.get(table.name, (-1, True))
-            self._sort[table.name] = (place, not down if column == place else True)
+            self._sort[table.name] = (index, not down if column == index else True)
             await self._draw_all()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:

@@ -49,8 +49,8 @@ FORMATS = (*TEXT, *VIEWS)
 
 
 class Target(Record):
-    """Where a view goes: ``path`` is "" for standard output; ``colours`` 0, 256 or 1 << 24 of a terminal. ``kept``:
-    it is a file, which will be looked at when nobody remembers the command."""
+    """Where a view goes: ``path`` is "" for standard output; ``colours`` 0, 256 or 1 << 24 of a terminal. A file
+    names the command in its comments, for those who read it later."""
 
     path: str = ""
     columns: int = 80
@@ -59,7 +59,7 @@ class Target(Record):
     unit: str = ""  # of the weights
     table: tuple[str, ...] = ()  # the columns that a tool explains
     lead: tuple[str, ...] = ()   # what of an event stands in front of what it printed: "host" where there are many
-    kept: bool = True
+    is_file: bool = True
     memory: int = Memory().views  # bytes of what may be collected until the end
 
     @property
@@ -81,8 +81,8 @@ def view_class(name: str) -> type[View]:
     if name not in VIEWS:
         refuse_format(name, (*FORMATS, "recording"))
     from importlib import import_module
-    found: type[View] = getattr(import_module(f".{name}", __name__), f"{name.capitalize()}View")
-    return found
+    view: type[View] = getattr(import_module(f".{name}", __name__), f"{name.capitalize()}View")
+    return view
 
 
 def fitting_views(spec: ScriptSpec) -> list[str]:
@@ -192,7 +192,7 @@ class Showing:
 def view_target(descriptor: int, path: str, title: str = "") -> Target:
     """What is known about where a view goes."""
     if path or not os.isatty(descriptor):
-        return Target(path, 80, 0, title, kept=stat.S_ISREG(os.fstat(descriptor).st_mode))
+        return Target(path, 80, 0, title, is_file=stat.S_ISREG(os.fstat(descriptor).st_mode))
     try:
         columns = os.get_terminal_size(descriptor).columns
     except OSError:
@@ -201,7 +201,7 @@ def view_target(descriptor: int, path: str, title: str = "") -> Target:
     colours = 0 if term == "dumb" or "NO_COLOR" in os.environ else 256
     if colours and os.environ.get("COLORTERM", "") in ("truecolor", "24bit"):
         colours = 1 << 24
-    return Target("", columns or 80, colours, title, kept=False)
+    return Target("", columns or 80, colours, title, is_file=False)
 
 
 class _Lines:

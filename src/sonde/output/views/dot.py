@@ -82,13 +82,13 @@ class DotView(Base):
         assert pair is not None
         adds = not isinstance(spec.value, t.Aggregate) or spec.value.kind not in ("min", "max", "avg")
         lead = f"{name} " if len(self._totals) > 1 else ""
-        found: dict[tuple[str, str, str], list[ScriptValue]] = {}
+        by_ends: dict[tuple[str, str, str], list[ScriptValue]] = {}
         for key, value in self._totals[name].items:
             parts = [to_text(part) for part in key_parts(key)]
             rest = ", ".join(text for i, text in enumerate(parts) if i not in pair)
-            found.setdefault((parts[pair[0]], parts[pair[1]], rest), []).append(value)
+            by_ends.setdefault((parts[pair[0]], parts[pair[1]], rest), []).append(value)
         edges = []
-        for (start, end, rest), values in sorted(found.items()):
+        for (start, end, rest), values in sorted(by_ends.items()):
             values = values if adds else values[-1:]
             first = nodes.setdefault(start, f"n{len(nodes)}")
             second = nodes.setdefault(end, f"n{len(nodes)}")

@@ -25,7 +25,7 @@ def _about_both(*files: tuple[str, str]) -> svg.About:
     """What the files say of their runs: two lines on which each was, then what was lost (View.comments)."""
     about = svg.About([], [])
     for when, path in files:
-        run, lost = (found := read_comments(path))[:2], found[2:]
+        run, lost = (comments := read_comments(path))[:2], comments[2:]
         about.foot += [f"{when}: {line}" for line in run or [f"{path} does not say of which run it is"]]
         about.lost += [f"Incomplete {when}: {line}" for line in lost if line != NOTHING_LOST]
     return about

@@ -10,7 +10,7 @@ class FoldedView(StackView):
 
     def finish(self) -> None:
         self.write(self.run_comment())
-        if self.unit and self.target.kept:
+        if self.unit and self.target.is_file:
             self.write(f"# {UNIT}{self.unit}.\n")
         for line in folded_lines(self.folded):
             self.write(line)

@@ -163,7 +163,7 @@ class HeatCollector:
 
     def _admit(self, gained: dict[ScriptValue, Histogram]) -> dict[ScriptValue, Histogram]:
         """The same with what there is no room for under one key: each key may be in all of the fewest columns."""
-        found: dict[ScriptValue, Histogram] = {}
+        admitted: dict[ScriptValue, Histogram] = {}
         for key, value in gained.items():
             if key not in self._keys:
                 size = _FEWEST * _bytes_of({key: value})
@@ -172,21 +172,21 @@ class HeatCollector:
                 else:
                     self._room -= size
                     self._keys.add(key)
-            found[key] = _add_counts(found[key], value) if key in found else value
-        return found
+            admitted[key] = _add_counts(admitted[key], value) if key in admitted else value
+        return admitted
 
     def _halve_columns(self) -> None:
         """Make one column of each two: nothing is lost but detail of time."""
         merged = []
         for at in range(0, len(self._columns), 2):
             wall, both = self._columns[at]
-            for later, found in self._columns[at + 1:at + 2]:
+            for later, histograms in self._columns[at + 1:at + 2]:
                 wall = later
                 both = both | {key: _add_counts(both[key], value) if key in both else value
-                               for key, value in found.items()}
+                               for key, value in histograms.items()}
             merged.append((wall, both))
         self._columns = merged
-        self._bytes = sum([_bytes_of(found) for _, found in merged])
+        self._bytes = sum([_bytes_of(histograms) for _, histograms in merged])
 
     def on_map_cleared(self) -> None:
         """The map has been emptied."""
@@ -201,8 +201,8 @@ class HeatCollector:
     def heats(self) -> list[Heat]:
         """A heat map for each key, the one with most values first."""
         sums: dict[ScriptValue, Histogram] = {}
-        for _, found in self._columns:
-            for key, value in found.items():
+        for _, histograms in self._columns:
+            for key, value in histograms.items():
                 sums[key] = _add_counts(sums[key], value) if key in sums else value
         keys = sorted(sums, key=lambda key: -sums[key].total)
         return [self._build_heat(key, sums[key]) for key in keys if sums[key].total]
@@ -212,8 +212,8 @@ class HeatCollector:
         first = next(i for i, count in enumerate(total.counts) if count)
         used = slice(first, first + len(rows))
         empty = [0] * len(rows)
-        columns = [HeatColumn(wall, found[key].counts[used] if key in found else empty)
-                   for wall, found in self._columns]
+        columns = [HeatColumn(wall, histograms[key].counts[used] if key in histograms else empty)
+                   for wall, histograms in self._columns]
         return Heat(element_label(self.name, key).replace("\n", " "), rows, columns, symbol=self._symbol)
 
 
@@ -222,9 +222,9 @@ def _bytes_of(column: dict[ScriptValue, Histogram]) -> int:
 
 
 def _with_counts(histogram: Histogram, counts: list[int]) -> Histogram:
-    found = copy(histogram)
-    found.counts = counts
-    return found
+    changed = copy(histogram)
+    changed.counts = counts
+    return changed
 
 
 def _add_counts(one: Histogram, other: Histogram) -> Histogram:
@@ -239,16 +239,16 @@ def _subtract_counts(now: Histogram, before: Histogram) -> Histogram:
 
 def series_heat(name: str, items: Items) -> Heat | None:
     """A map of tseries(): a row for each key, those with the greatest values on top; None if nothing was recorded."""
-    found = [(key, value) for key, value in items if isinstance(value, Series) and value.total]
-    if not found:
+    series = [(key, value) for key, value in items if isinstance(value, Series) and value.total]
+    if not series:
         return None
-    found.sort(key=lambda item: max(item[1].values.values(), key=abs))
-    found = found[-MOST_SERIES:]
-    values = [{point.start: point.value for point in value} for _, value in found]
-    interval = found[0][1].interval
+    series.sort(key=lambda item: max(item[1].values.values(), key=abs))
+    series = series[-MOST_SERIES:]
+    values = [{point.start: point.value for point in value} for _, value in series]
+    interval = series[0][1].interval
     starts = range(min(map(min, values)), max(map(max, values)) + 1, interval)
     columns = [HeatColumn(start, [row.get(start) for row in values]) for start in starts]
-    labels = ["value" if key is None else key_text(key).replace("\n", " ") for key, _ in found]
+    labels = ["value" if key is None else key_text(key).replace("\n", " ") for key, _ in series]
     return Heat(name, labels, columns, True)
 
 

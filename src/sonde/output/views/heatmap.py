@@ -70,26 +70,26 @@ class HeatmapView(Base):
 
     def _collected_heats(self) -> list[list[Heat]]:
         """The heat maps, by map."""
-        found = [collector.heats for _, collector in sorted(self._collectors.items())]
+        heats = [collector.heats for _, collector in sorted(self._collectors.items())]
         series = [series_heat(name, items) for name, items in sorted(self._series.items())]
-        return found + [[heat] for heat in series if heat is not None]
+        return heats + [[heat] for heat in series if heat is not None]
 
     @property
     def is_empty(self) -> bool:
         return not any(self._collected_heats())
 
     def render_picture(self, columns: int, rows: int) -> list[str]:
-        found: list[str] = []
+        picture: list[str] = []
         for heat in [heat for heats in self._collected_heats() for heat in heats[:MOST_MAPS]]:
             lines = "".join(terminal_lines(heat, columns, self.target.colours, True)).splitlines()
-            if found and len(found) + len(lines) > rows:
+            if picture and len(picture) + len(lines) > rows:
                 break
-            found += lines
-        return found or ["", "nothing has been collected yet"]
+            picture += lines
+        return picture or ["", "nothing has been collected yet"]
 
     def finish(self) -> None:
-        found = self._collected_heats()
-        heats = [heat for each in found for heat in each[:MOST_MAPS]]
+        by_map = self._collected_heats()
+        heats = [heat for each in by_map for heat in each[:MOST_MAPS]]
         title = self.entitle("Heat map")
         if self.target.suffix == ".svg":
             self.write(heat_document(heats, title, svg.about_run(self.run)))
@@ -101,7 +101,7 @@ class HeatmapView(Base):
             for heat in heats:
                 self.write("".join(terminal_lines(heat, self.target.columns, self.target.colours)))
             self.write(self.run_comment())
-        left_out = sum(len(each[MOST_MAPS:]) for each in found)
+        left_out = sum(len(each[MOST_MAPS:]) for each in by_map)
         if left_out and self.target.suffix not in (".svg", ".html", ".htm"):
             self.write(f"... and {left_out} more keys with fewer values\n")
 

@@ -35,9 +35,9 @@ def encode_profiles(folded: Folded, maps: list[MapSpec], unit: str, run: Provena
     """The ProfilesData message of maps keyed by stacks; ``unit`` is that of a single map's values."""
     tables = _Dictionary()
     samples: list[list[bytes]] = [[] for _ in maps]
-    for place, labels, functions, weight in split_samples(folded, maps):
+    for index, labels, functions, weight in split_samples(folded, maps):
         attributes = [tables.attribute(name, value) for name, value in labels]
-        samples[place].append(message(2, number(1, tables.stack(functions)) + packed(2, attributes)
+        samples[index].append(message(2, number(1, tables.stack(functions)) + packed(2, attributes)
                                       + packed(4, [weight])))
     types = [value_type(named, unit if len(maps) == 1 else "") for named in maps]
     profiles = []
@@ -82,18 +82,18 @@ class _Dictionary:
 
     def encode(self) -> bytes:
         """The whole ProfilesDictionary."""
-        found = [message(_MAPPINGS, b""), message(_MAPPINGS, number(4, self.text("[user]"))),
-                 message(_MAPPINGS, number(4, self.text("[kernel.kallsyms]"))),
-                 message(_LOCATIONS, b""), message(_FUNCTIONS, b""), message(_LINKS, b""), message(_ATTRIBUTES, b""),
-                 message(_STACKS, b"")]
+        entries = [message(_MAPPINGS, b""), message(_MAPPINGS, number(4, self.text("[user]"))),
+                   message(_MAPPINGS, number(4, self.text("[kernel.kallsyms]"))),
+                   message(_LOCATIONS, b""), message(_FUNCTIONS, b""), message(_LINKS, b""), message(_ATTRIBUTES, b""),
+                   message(_STACKS, b"")]
         for frame, own in self._functions.items():
             name = self.text(frame.removesuffix(KERNEL))
-            found.append(message(_FUNCTIONS, number(1, name) + number(2, name)))
-            found.append(message(_LOCATIONS, number(1, 2 if frame.endswith(KERNEL) else 1)
-                                 + message(3, number(1, own))))
+            entries.append(message(_FUNCTIONS, number(1, name) + number(2, name)))
+            entries.append(message(_LOCATIONS, number(1, 2 if frame.endswith(KERNEL) else 1)
+                                   + message(3, number(1, own))))
         for frames in self._stacks:
-            found.append(message(_STACKS, packed(1, [self._functions[frame] for frame in reversed(frames)])))
+            entries.append(message(_STACKS, packed(1, [self._functions[frame] for frame in reversed(frames)])))
         for key, value in self._attributes:
-            found.append(message(_ATTRIBUTES, number(1, self.text(key)) + message(2, message(
+            entries.append(message(_ATTRIBUTES, number(1, self.text(key)) + message(2, message(
                 1, value.encode("utf-8", "replace")))))
-        return b"".join(found) + b"".join([message(_TEXTS, each.encode("utf-8", "replace")) for each in self._texts])
+        return b"".join(entries) + b"".join([message(_TEXTS, each.encode("utf-8", "replace")) for each in self._texts])

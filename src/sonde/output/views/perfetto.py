@@ -40,8 +40,8 @@ _NAMED = ("name", "pid", "tid", "comm", "dur")  # members of a record that are n
 _DURATION = re.compile(r"(?:LAT|DUR|AGE)?\(?(s|ms|us|ns)\)?", re.IGNORECASE)  # a tool's column of how long it took
 _COUNTED = ("count", "sum", "min", "max", "avg")
 # Probes at a call's entry and return; ``what`` is the same of both.
-_ENTRY = re.compile(r"tracepoint:syscalls:sys_enter_(?P<what>.*)|(?:kprobe|uprobe|fentry):(?P<place>.*)")
-_RETURN = re.compile(r"tracepoint:syscalls:sys_exit_(?P<what>.*)|(?:kretprobe|uretprobe|fexit):(?P<place>.*)")
+_ENTRY = re.compile(r"tracepoint:syscalls:sys_enter_(?P<what>.*)|(?:kprobe|uprobe|fentry):(?P<target>.*)")
+_RETURN = re.compile(r"tracepoint:syscalls:sys_exit_(?P<what>.*)|(?:kretprobe|uretprobe|fexit):(?P<target>.*)")
 BINARY = (".pftrace", ".perfetto-trace")  # how files are called that are to be in Perfetto's own form
 PID_BITS = 22  # Linux gives no greater number to a process; Perfetto knows 32 bits of it
 LONGEST = 120  # characters of a name that is a printf()'s text
@@ -123,50 +123,50 @@ class PerfettoView(Base):
                     event.time, origin, _as_int(members.get("dur")))
 
     def row(self, cells: Sequence[RowCell], time: int, probe: str, table: str = "") -> None:
-        found = {name: clean_text(text) for name, text, _ in cells}
+        values = {name: clean_text(text) for name, text, _ in cells}
         tool = table or self.target.title or "sonde"
         texts = [clean_text(text) for name, text, number in cells if not number
                  and not name.startswith(("TIME", "COMM"))]
         name = texts[-1] if texts and any(map(str.isalnum, texts[-1])) else tool
         self._event({"name": name[:LONGEST], "cat": tool,
                      "args": {name: _decimal(text) if number else clean_text(text) for name, text, number in cells}},
-                    time, EventOrigin(probe, found.get("HOST", "") if self.target.lead else "",
-                                      _whole(found.get("PID")), _whole(found.get("TID")), found.get("COMM", "")),
-                    _duration(found))
+                    time, EventOrigin(probe, values.get("HOST", "") if self.target.lead else "",
+                                      _whole(values.get("PID")), _whole(values.get("TID")), values.get("COMM", "")),
+                    _duration(values))
 
-    def _event(self, found: JsonObject, time: int, origin: EventOrigin, duration: int | None) -> None:
+    def _event(self, event: JsonObject, time: int, origin: EventOrigin, duration: int | None) -> None:
         """An instant, or with a duration (ns) a slice that ends then."""
         track = self._event_track(origin)
-        found |= track
+        event |= track
         is_call = origin.probe in self._entries or origin.probe in self._returns
         if origin.tid is not None and duration is None and is_call:
-            self._call_event(found, time, origin.probe, (track["pid"], track["tid"]))
+            self._call_event(event, time, origin.probe, (track["pid"], track["tid"]))
         elif duration is None or duration < 0:
-            self._write_event(found | {"ph": "i", "s": "t", "ts": time})
+            self._write_event(event | {"ph": "i", "s": "t", "ts": time})
         elif origin.tid is not None:
-            self._write_event(found | {"ph": "X", "ts": time - duration, "dur": duration})
+            self._write_event(event | {"ph": "X", "ts": time - duration, "dur": duration})
         else:
             self._slices += 1
-            found["id2"] = {"local": f"0x{self._slices:x}"}
-            self._write_event(found | {"ph": "b", "ts": time - duration})
-            self._write_event({key: found[key] for key in ("name", "cat", "id2", "pid", "tid")} | {"ph": "e",
+            event["id2"] = {"local": f"0x{self._slices:x}"}
+            self._write_event(event | {"ph": "b", "ts": time - duration})
+            self._write_event({key: event[key] for key in ("name", "cat", "id2", "pid", "tid")} | {"ph": "e",
                                                                                                    "ts": time})
 
-    def _call_event(self, found: JsonObject, time: int, probe: str, thread: tuple[int, int]) -> None:
+    def _call_event(self, event: JsonObject, time: int, probe: str, thread: tuple[int, int]) -> None:
         """The begin or end of a call. What it called and is still open has ended too: that return was not printed."""
         calls = self._open.setdefault(thread, [])
         if probe in self._entries:
             calls.append(self._entries[probe])
-            self._write_event(found | {"ph": "B", "name": calls[-1], "ts": time})
+            self._write_event(event | {"ph": "B", "name": calls[-1], "ts": time})
             return
         call = self._returns[probe]
         if call not in calls:  # it was under way when the tracing began
-            self._write_event(found | {"ph": "i", "s": "t", "ts": time})
+            self._write_event(event | {"ph": "i", "s": "t", "ts": time})
             return
-        del found["cat"]  # the return's own; what ends a slice may only have the category with which it began
+        del event["cat"]  # the return's own; what ends a slice may only have the category with which it began
         while calls:
             ended = calls.pop()
-            self._write_event((found if ended == call else {"pid": found["pid"], "tid": found["tid"]})
+            self._write_event((event if ended == call else {"pid": event["pid"], "tid": event["tid"]})
                               | {"ph": "E", "name": ended, "ts": time})
             if ended == call:
                 return
@@ -239,8 +239,8 @@ def _as_count(value: ScriptValue) -> int | float | None:
 
 def _calls(probes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """The calls of a script's probes at entries and at returns, where it has both; by probe."""
-    entries, returns = [{probe: found["what"] or found["place"] for probe in probes if (found := form.fullmatch(probe))}
-                        for form in (_ENTRY, _RETURN)]
+    entries, returns = [{probe: match["what"] or match["target"]
+                         for probe in probes if (match := form.fullmatch(probe))} for form in (_ENTRY, _RETURN)]
     return ({probe: call for probe, call in entries.items() if call in returns.values()},
             {probe: call for probe, call in returns.items() if call in entries.values()})
 

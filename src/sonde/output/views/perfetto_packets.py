@@ -157,9 +157,9 @@ class Packets:
         self._write(varint(1 << 3 | 2) + varint(len(content)) + content)
 
 
-def flatten(found: JsonObject) -> Iterator[tuple[str, Json]]:
+def flatten(members: JsonObject) -> Iterator[tuple[str, Json]]:
     """(name, text or number) of what is in an object, with dots between the names of what lies in another."""
-    for name, value in found.items():
+    for name, value in members.items():
         if isinstance(value, dict):
             yield from ((f"{name}.{inner}", each) for inner, each in flatten(value))
         else:
@@ -171,5 +171,5 @@ def _whole(value: Json) -> int:
 
 
 def _members(event: JsonObject) -> JsonObject:
-    found = event.get("args", {})
-    return found if isinstance(found, dict) else {}
+    args = event.get("args", {})
+    return args if isinstance(args, dict) else {}

@@ -62,13 +62,13 @@ class _Profile:
     def add_stacks(self, folded: Folded) -> None:
         """The samples."""
         values: dict[tuple[tuple[str, str], ...], dict[tuple[str, ...], list[int]]] = {}
-        for place, labels, functions, weight in split_samples(folded, self._maps):
-            values.setdefault(labels, {}).setdefault(functions, [0] * len(self._maps))[place] += weight
+        for index, labels, functions, weight in split_samples(folded, self._maps):
+            values.setdefault(labels, {}).setdefault(functions, [0] * len(self._maps))[index] += weight
         for labels, stacks in values.items():
-            kept = b"".join([message(3, self._pair(name, text)) for name, text in labels])
+            tags = b"".join([message(3, self._pair(name, text)) for name, text in labels])
             for functions, weights in stacks.items():
                 locations = [self._location(name) for name in reversed(functions)]
-                self._body += message(2, packed(1, locations) + packed(2, weights) + kept)
+                self._body += message(2, packed(1, locations) + packed(2, weights) + tags)
 
     def add_period(self, programs: Iterable[ProgramSpec]) -> None:
         """How much time a sample stands for, of a script that samples."""

@@ -114,8 +114,8 @@ class _Segment:
         entry = next((i for i, name in enumerate(kernel) if name.startswith(_INTERRUPTS)), None)
         if entry is not None:
             return [WAKER, *kernel[:entry + 1]], True
-        found = [*kernel, *self.user_frames(), *filter(None, self.names)]
-        return [WAKER, *found] if found else [], False
+        frames = [*kernel, *self.user_frames(), *filter(None, self.names)]
+        return [WAKER, *frames] if frames else [], False
 
 
 def _flatten_key(key: ScriptValue) -> Iterator[ScriptValue]:
@@ -221,7 +221,7 @@ class Folder:
     def __init__(self, names: list[str], memory: int = Memory().views) -> None:
         self.names = names
         self._room = memory
-        self._kept: Folded = {}
+        self._cleared: Folded = {}
         self._names: dict[str, str] = {}
         self._latest: dict[str, Folded] = {}
         self.heads = 0  # so many frames from the outside are no functions
@@ -230,11 +230,11 @@ class Folder:
         """A map's contents, and what happened to it in the same step (see View.map)."""
         lead = (clean_text(named.name),) if len(self.names) > 1 else ()
         self.heads = len(lead) + len(head_names(named)) if len(self.names) == 1 else 1
-        found: Folded = {}
+        folded: Folded = {}
         for key, value in items:
             frames = self._named((*lead, *fold_key(key)))
-            found[frames] = found.get(frames, 0) + value_weight(value)
-        self._latest[named.name] = found
+            folded[frames] = folded.get(frames, 0) + value_weight(value)
+        self._latest[named.name] = folded
         if then in ("clear", "zero"):
             self.on_map_cleared(named)
 
@@ -251,15 +251,15 @@ class Folder:
     def on_map_cleared(self, named: MapSpec) -> None:
         """Keep what was seen last: it is gone from the map."""
         for frames, value in self._latest.pop(named.name, {}).items():
-            if frames not in self._kept:
+            if frames not in self._cleared:
                 self._room -= _ENTRY + 8 * len(frames)
                 frames = frames if self._room > 0 else LEFT_OUT
-            self._kept[frames] = self._kept.get(frames, 0) + value
+            self._cleared[frames] = self._cleared.get(frames, 0) + value
 
     @property
     def folded(self) -> Folded:
         """The totals, without those that are not above 0."""
-        total = dict(self._kept)
+        total = dict(self._cleared)
         for latest in self._latest.values():
             for frames, value in latest.items():
                 total[frames] = total.get(frames, 0) + value
@@ -269,13 +269,13 @@ class Folder:
 def split_samples(folded: Folded, maps: Sequence[MapSpec]) -> Iterator[
         tuple[int, tuple[tuple[str, str], ...], tuple[str, ...], int]]:
     """(place of its map, what its key has beside stacks, functions, weight) of what a folder of these maps has."""
-    places = {clean_text(named.name): place for place, named in enumerate(maps)}
+    indexes = {clean_text(named.name): index for index, named in enumerate(maps)}
     for frames, weight in folded.items():
         several = len(maps) > 1 and frames != LEFT_OUT
-        place = places[frames[0]] if several else 0
+        index = indexes[frames[0]] if several else 0
         rest = frames[1:] if several else frames
-        names = head_names(maps[place]) if frames != LEFT_OUT else []
-        yield place, tuple(zip(names, rest)), rest[len(names):], weight
+        names = head_names(maps[index]) if frames != LEFT_OUT else []
+        yield index, tuple(zip(names, rest)), rest[len(names):], weight
 
 
 def folded_lines(folded: Folded) -> Iterator[str]:
@@ -286,16 +286,16 @@ def folded_lines(folded: Folded) -> Iterator[str]:
 
 def read_folded(path: str) -> Folded:
     """A file of folded lines; SondeError names the first line that is none."""
-    found: Folded = {}
+    folded: Folded = {}
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 if line.strip() and not line.startswith("#"):
                     frames, count = _folded_line(path, number, line)
-                    found[frames] = found.get(frames, 0) + count
+                    folded[frames] = folded.get(frames, 0) + count
     except OSError as error:
         raise SondeError(f"failed to open file '{path}': {error.strerror}") from None
-    return found
+    return folded
 
 
 def read_comments(path: str) -> list[str]:

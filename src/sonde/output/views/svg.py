@@ -44,7 +44,7 @@ class About(Record):
 
 def about_run(run: Provenance | None) -> About | None:
     """The run that a drawing shows."""
-    return About([f"Incomplete: {line}" for line in run.lost], [run.command, run.place]) if run is not None else None
+    return About([f"Incomplete: {line}" for line in run.lost], [run.command, run.origin]) if run is not None else None
 
 
 def svg_document(width: int, height: int, style: str, script: str, body: Iterable[str], label: str,
@@ -79,7 +79,7 @@ def run_html(run: Provenance | None) -> str:
         return ""
     lost = f'<ul class="lost">{"".join([f"<li>{escape_markup(line)}</li>" for line in run.lost])}</ul>\n' if run.lost \
         else ""
-    return f'{lost}<p class="soft"><code>{escape_markup(run.command)}</code><br/>{escape_markup(run.place)}</p>\n'
+    return f'{lost}<p class="soft"><code>{escape_markup(run.command)}</code><br/>{escape_markup(run.origin)}</p>\n'
 
 
 def svg_element(width: int, height: int, style: str, body: Iterable[str], label: str) -> str:

@@ -89,7 +89,7 @@ class View:
     def run_comment(self, sign: str = "#") -> str:
         """The run as lines of comment. Only files have them: what reads from a pipe is a program, and people see
         standard error."""
-        return self.run.format_comments(sign) if self.run is not None and self.target.kept else ""
+        return self.run.format_comments(sign) if self.run is not None and self.target.is_file else ""
 
     def wants_samples(self, named: MapSpec) -> bool:
         """Is the map to be looked at while the script runs, since the script itself does not print it?"""
@@ -109,7 +109,7 @@ class Totals:
     def __init__(self, memory: int) -> None:
         self._room = memory
         self.left_out = 0  # pairs for which there was no room
-        self.kept: list[Item] = []
+        self.cleared: list[Item] = []
         self.latest: list[Item] = []
 
     def add_items(self, items: Items, then: str) -> None:
@@ -126,13 +126,13 @@ class Totals:
                 self.left_out += 1
             else:
                 self._room -= size
-                self.kept.append(pair)
+                self.cleared.append(pair)
         self.latest = []
 
     @property
     def items(self) -> list[Item]:
         """All pairs; a key may come several times."""
-        return self.kept + self.latest
+        return self.cleared + self.latest
 
 
 def key_types(named: MapSpec) -> tuple[Type, ...]:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def varint(value: int) -> bytes:
     """Seven bits to a byte, the lowest ones first; of a negative number its 64 bits."""
     value &= MASK
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def number(field: int, value: int, always: bool = False) -> bytes:

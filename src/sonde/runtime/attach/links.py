@@ -270,9 +270,9 @@ def _link_uprobes(spec: ProgramSpec, program: Fd, links: Links, members: Sequenc
     from ...kernel.foreign.opening import path_for_kernel
     points = [spec.attach[index] for index in members]
     counters = [semaphore(point) for point in points]
-    with path_for_kernel(points[0].target) as place:
+    with path_for_kernel(points[0].target) as path:
         links.hold_link(syscalls.link_uprobe_multi(
-            program, place, [point.offset for point in points], [probe_index(spec, index) for index in members],
+            program, path, [point.offset for point in points], [probe_index(spec, index) for index in members],
             counters if any(counters) else None, points[0].pid, points[0].kind == "uretprobe"), waits=True)
 
 
@@ -339,9 +339,10 @@ def _attach_in_parts(spec: ProgramSpec, attach: Callable[[Sequence[int]], None],
 
 def _leave_out(spec: ProgramSpec, refused: Refused, missing: Missing) -> None:
     """Forget attach points that the kernel refuses: a budget may attach the others again."""
-    kept = [index for index in range(len(spec.attach)) if index not in refused]
-    if kept:
-        spec.attach, spec.numbers = [spec.attach[index] for index in kept], [probe_index(spec, index) for index in kept]
+    accepted = [index for index in range(len(spec.attach)) if index not in refused]
+    if accepted:
+        numbers = [probe_index(spec, index) for index in accepted]
+        spec.attach, spec.numbers = [spec.attach[index] for index in accepted], numbers
     for error, point in refused.values():
         missing(error, point)
 
@@ -404,13 +405,13 @@ def try_counter(point: Attach) -> None:
 def _attach_watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A breakpoint of the CPU's, on every CPU or on the threads of one process. Each access fires."""
     watch = detail_of(point, WatchDetail)
-    place = {"config1": point.offset, "config2": watch.length, "bp_type": watch.mode}
+    fields = {"config1": point.offset, "config2": watch.length, "bp_type": watch.mode}
     if point.pid:
-        _attach_to_threads(point, PERF_TYPE_BREAKPOINT, 0, program, cookie, links, **place)
+        _attach_to_threads(point, PERF_TYPE_BREAKPOINT, 0, program, cookie, links, **fields)
         return
     for cpu in online_cpus():
         event = syscalls.perf_event_open(PERF_TYPE_BREAKPOINT, 0, cpu=cpu, sample_period=1, flags=PERF_ATTR_DISABLED,
-                                         **place)
+                                         **fields)
         links.attach_to_event(program, event, cookie, start=True)
 
 

@@ -52,20 +52,20 @@ class Loader:
 
     def load_programs(self) -> list[LoadedProgram]:
         """All programs, less those whose function is not there."""
-        found: list[LoadedProgram] = []
+        programs: list[LoadedProgram] = []
         modules: dict[str, Fd | None] = {}
         try:
             for program in [part for spec in self._spec.programs for part in split_by_function(spec)]:
-                found += self._load_with_parts(program, modules)
+                programs += self._load_with_parts(program, modules)
         except BaseException:
-            for loaded in found:
+            for loaded in programs:
                 loaded.close()
             raise
         finally:
             for fd in modules.values():
                 if fd is not None:
                     fd.close()
-        return found
+        return programs
 
     def _load_with_parts(self, spec: ProgramSpec, modules: dict[str, Fd | None]) -> list[LoadedProgram]:
         if spec.parts:

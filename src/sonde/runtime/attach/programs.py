@@ -226,13 +226,14 @@ def rejection_error(spec: ProgramSpec, log: str, number: int) -> SondeError:
         why = first_sentence(log) or "the kernel has it on a list of functions that take no such programs"
         return AttachError(f"{spec.attach[0].name}: {why}", spec.attach[0].name, number)
 
-    found = explain_log(log, spec.lines)
+    explanation = explain_log(log, spec.lines)
     if not log.strip():
-        found.cause = {
+        explanation.cause = {
             errno.E2BIG: "the program is too large for this kernel",
             errno.ENOENT: "the kernel has no such function to attach to",
             errno.EINVAL: "this kernel does not know a feature that the program uses",
         }.get(number, SyscallError("bpf(PROG_LOAD)", number).message)
     probe = spec.attach[0].name if spec.attach else spec.name
-    return VerifierError(f"{probe}: the kernel rejected the program: {found.cause}", spec.name, log, found.cause,
-                         found.span if found.span is not None else (spec.lines[0][1] if spec.lines else None))
+    span = explanation.span if explanation.span is not None else spec.lines[0][1] if spec.lines else None
+    return VerifierError(f"{probe}: the kernel rejected the program: {explanation.cause}", spec.name, log,
+                         explanation.cause, span)

@@ -114,9 +114,9 @@ def _named_instruction(deciding: str, index: int) -> int:
 
 
 def _span_at(lines: Sequence[tuple[int, Span]], index: int) -> Span | None:
-    found = None
+    nearest = None
     for start, span in lines:
         if start > index:
             break
-        found = span
-    return found
+        nearest = span
+    return nearest

@@ -21,7 +21,7 @@ from ...errors import AttachError, SondeError
 from ...kinds import MOST_SLOW_LINKS
 from ...spec import BUDGET, BUDGET_HEAD, STATE, Attach, Gate, ScriptSpec
 from ..attach import links as attaching
-from ..losses import Withheld
+from ..losses import BudgetLosses
 from ..maps.state import State
 from .floor import Floor
 from .statistics import stats_always_enabled, try_enable_statistics
@@ -81,7 +81,7 @@ class Budget:
         self._detached_ns = 0
         self._spent = 0.0
         self._dropped: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._open_gate()
@@ -266,8 +266,8 @@ class Budget:
                     self._dropped[name] = self._dropped.get(name, 0) + len(self._maps[each].read_and_clear())
 
     def _queue_notice(self, what: str, text: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._notified:
+            self._notified.add(what)
             self.notices.append(text)
             self._wake()
 
@@ -302,12 +302,12 @@ class Budget:
         with self._lock:
             return self._links.missed_calls()
 
-    def withheld(self) -> Withheld:
+    def withheld(self) -> BudgetLosses:
         """What was kept back so far."""
         with self._lock:  # else the keeper may be about to count the same time
             now = time.monotonic_ns()
             detached_ns = self._detached_ns + (now - self._detached_at if self._detached_at else 0)
-        return Withheld(self.share, [(name, n) for name, n in zip(self._spec.probes, self._held_events()) if n],
+        return BudgetLosses(self.share, [(name, n) for name, n in zip(self._spec.probes, self._held_events()) if n],
                         detached_ns, now - self._begun if self._begun else 0, int(self._spent),
                         sorted((name, n) for name, n in self._dropped.items() if n))
 

@@ -83,8 +83,8 @@ def _find_own_function() -> Attach | None:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             for line in maps:
-                place, _, offset, _, inode, *path = line.split(maxsplit=5)
-                begin, end = (int(part, 16) for part in place.split("-"))
+                span, _, offset, _, inode, *path = line.split(maxsplit=5)
+                begin, end = (int(part, 16) for part in span.split("-"))
                 if begin <= address < end and inode != "0" and path:
                     return Attach("uprobe", "getppid", target=path[0].rstrip("\n"),
                                   offset=address - begin + int(offset, 16), pid=os.getpid())

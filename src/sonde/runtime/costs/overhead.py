@@ -68,15 +68,15 @@ class Meter:
         seconds = (time.monotonic_ns() - self._began) / 1e9
         infos = {number: syscalls.prog_info(fd) for number, fd in self._programs.items()}
         held = program_holders()
-        found = []
+        costs = []
         for number, info in infos.items():
             before = self._before.get(number)
-            found.append(ProgramCost(
+            costs.append(ProgramCost(
                 info.run_count - (before.run_count if before else 0),
                 info.run_time_ns - (before.run_time_ns if before else 0),
                 info.recursion_misses - (before.recursion_misses if before else 0), seconds,
                 id=number, type=program_type_name(info.type), name=info.name, holders=held.get(number, [])))
-        return sorted(found, key=lambda cost: (-cost.time_ns, cost.id))
+        return sorted(costs, key=lambda cost: (-cost.time_ns, cost.id))
 
     def watch_program(self, number: int, seconds: float, stopped: Callable[[], bool]) -> Latency:
         """Look at one program each millisecond; its runs since the meter was made are counted."""
@@ -126,10 +126,10 @@ def find_program(program: str) -> tuple[int, str] | None:
             continue
     wanted = program.removeprefix("id:")
     if program != wanted:
-        asked = parse_whole(wanted)
-        return (asked, known[asked]) if asked in known else None
-    found = [number for number, name in known.items() if name == program]
-    return (max(found), program) if found else None
+        chosen = parse_whole(wanted)
+        return (chosen, known[chosen]) if chosen in known else None
+    numbers = [number for number, name in known.items() if name == program]
+    return (max(numbers), program) if numbers else None
 
 
 class Latency(Record):
@@ -158,23 +158,23 @@ def program_type_name(number: int) -> str:
 
 def program_holders() -> dict[int, list[str]]:
     """The processes (``comm/pid``) that hold each program, directly or by a link, by the program's number."""
-    found: dict[int, list[str]] = {}
+    holders: dict[int, list[str]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(("anon_inode:bpf-prog", "anon_inode:bpf_link")):
-                    _note_holder(found, pid, fd)
+                    _note_holder(holders, pid, fd)
         except OSError:  # it has gone, or is none of ours
             continue
-    return found
+    return holders
 
 
-def _note_holder(found: dict[int, list[str]], pid: str, fd: str) -> None:
+def _note_holder(holders: dict[int, list[str]], pid: str, fd: str) -> None:
     with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii", errors="replace") as info:
         number = next((int(line.split()[1]) for line in info if line.startswith("prog_id:")), None)
     if number is None or pid == str(os.getpid()):
         return
     with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
         name = f"{comm.read().rstrip()}/{pid}"
-    if name not in found.setdefault(number, []):
-        found[number].append(name)
+    if name not in holders.setdefault(number, []):
+        holders[number].append(name)

@@ -38,12 +38,12 @@ class Cost(Record):
 class ProbeCost(Cost):
     """One program of a trace; one that serves several attach points is called after the first.
 
-    ``lost`` are the records that found the ring full. ``how`` says by what it is attached where that is not the probe
-    itself: a program on the raw tracepoint sys_enter runs at every system call.
+    ``lost`` are the records that found the ring full. ``method`` says to what it is attached where that is not the
+    probe itself: a program on the raw tracepoint sys_enter runs at every system call.
     """
 
     probe: str
-    how: str
+    method: str
     points: int
     lost: int
 
@@ -82,12 +82,12 @@ def probe_costs(session: Session) -> list[ProbeCost]:
     """The cost of each of a session's programs since it attached, in the script's order."""
     lost = dict(session.losses().records)
     seconds = session.period.nanoseconds / 1e9
-    found = []
+    costs = []
     for program in session.programs:
         info, points = program.program_info(), program.spec.attach
         missing = sum([lost.pop(point.name, 0) for point in points])
-        how = describe_method(program.spec.method)
-        found.append(ProbeCost(
+        costs.append(ProbeCost(
             info.run_count, info.run_time_ns, info.recursion_misses, seconds,
-            probe=points[0].name if points else program.spec.name, how=how, points=len(points), lost=missing))
-    return found
+            probe=points[0].name if points else program.spec.name, method=describe_method(program.spec.method),
+            points=len(points), lost=missing))
+    return costs

@@ -73,9 +73,9 @@ class Dump(Record):
 def make_dump(stretches: Sequence[Stretch], since: int, wall_clock: Callable[[int, str], int], now: int, number: int,
               why: str, by: str, lost: Sequence[str]) -> Dump:
     """What of ``stretches`` was not made before ``since``; ``now`` is the moment of the dump (boot clock)."""
-    kept = [stretch.since(since) for stretch in stretches]
+    recent = [stretch.since(since) for stretch in stretches]
     parts = []
-    for stretch in kept:
+    for stretch in recent:
         first, last = [wall_clock(moment, "boot") if stretch.batches else 0 for moment in stretch.moments]
         parts.append(CpuPart(stretch.cpu, stretch.count, first, last, stretch.begin, stretch.holes))
-    return Dump(number, why, by, wall_clock(now, "boot"), parts, kept, list(lost))
+    return Dump(number, why, by, wall_clock(now, "boot"), parts, recent, list(lost))

@@ -67,14 +67,14 @@ class Stretch(Record):
 
     def since(self, moment: int) -> Stretch:
         """Of it what is not older than ``moment``; each batch in the order of time."""
-        kept = []
+        batches = []
         for batch in self.batches:
             if batch.times != sorted(batch.times):
                 batch.sort()
             _, newer = batch.split(moment)
             if newer:
-                kept.append(newer)
-        return Stretch(self.cpu, self.begin, self.end, kept, self.holes)
+                batches.append(newer)
+        return Stretch(self.cpu, self.begin, self.end, batches, self.holes)
 
 
 class FlightReader:
@@ -146,78 +146,78 @@ def split_stretch(cpu: int, first: int, end: int, size: int, segments: Sequence[
     """The records in copies of segments ``first`` and those that follow it, of ``size`` bytes without their slack, up
     to byte ``end``. Whatever is in them,
     what comes out are records of ``sites``, whole and in a row up to ``end``; what is older than a hole is left out."""
-    found = Stretch(cpu, first * size, end, [])
-    at = found.begin
+    stretch = Stretch(cpu, first * size, end, [])
+    at = stretch.begin
     for number, segment in enumerate(segments, first):
         stop = min((number + 1) * size, end)
-        batch, behind = _split_segment(segment, number * size, at, stop, sites)
-        if behind < stop or behind > end:
-            found = Stretch(cpu, stop, end, [], found.holes + 1)
+        batch, after = _split_segment(segment, number * size, at, stop, sites)
+        if after < stop or after > end:
+            stretch = Stretch(cpu, stop, end, [], stretch.holes + 1)
             at = stop
             continue
         if batch:
-            found.batches.append(batch)
-        at = behind
-    return found
+            stretch.batches.append(batch)
+        at = after
+    return stretch
 
 
 def _split_segment(segment: bytes, base: int, at: int, stop: int, sites: Sequence[EventSite]) -> tuple[Batch, int]:
     """The records that begin at byte ``at`` or after it, and before ``stop``, in a segment whose first byte is
     ``base``; and the byte after the last of them, which is less than ``stop`` where there is a hole."""
     words, halves = memoryview(segment).cast("Q"), memoryview(segment).cast("I")
-    place, stop = at - base >> 3, stop - base >> 3
+    index, stop = at - base >> 3, stop - base >> 3
     stamp, most = base >> 3, len(words)
-    alike = _scan_alike(words, place, stop, stamp, sites)
+    alike = _scan_alike(words, index, stop, stamp, sites)
     if alike is not None:
         return _make_batch(segment, base, alike, halves[2 * alike.start]), base + (alike.stop << 3)
-    found: list[int] = []
+    starts: list[int] = []
     numbers: list[int] = []
-    while place < stop:
-        prefix = words[place]
+    while index < stop:
+        prefix = words[index]
         length = prefix & _HALF
-        if prefix >> 32 != stamp + place & _HALF or length & 7:
+        if prefix >> 32 != stamp + index & _HALF or length & 7:
             break
         if length & FLIGHT_GAP:
             length ^= FLIGHT_GAP
-        elif place + 2 < most:
-            site = halves[2 * (place + 1)]
-            if site >= len(sites) or length != sites[site].size + PREFIX or place + (length >> 3) > most:
+        elif index + 2 < most:
+            site = halves[2 * (index + 1)]
+            if site >= len(sites) or length != sites[site].size + PREFIX or index + (length >> 3) > most:
                 break
-            found.append(place + 1)
+            starts.append(index + 1)
             numbers.append(site)
         else:
             break
         if not 0 < length <= most << 3:
             break
-        place += length >> 3
-    return _make_batch(segment, base, found, numbers), base + (place << 3)
+        index += length >> 3
+    return _make_batch(segment, base, starts, numbers), base + (index << 3)
 
 
-def _scan_alike(words: memoryview[int], place: int, stop: int, stamp: int, sites: Sequence[EventSite]) -> range | None:
+def _scan_alike(words: memoryview[int], index: int, stop: int, stamp: int, sites: Sequence[EventSite]) -> range | None:
     """Where the records of a segment lie (the words after their prefixes), up to the word after the last, if all are
     of one site."""
-    if place + 2 >= len(words) or place >= stop:
+    if index + 2 >= len(words) or index >= stop:
         return None
     halves = words.cast("B").cast("I")
-    site = halves[2 * (place + 1)]
+    site = halves[2 * (index + 1)]
     if site >= len(sites):
         return None
     step = sites[site].size + PREFIX >> 3
-    count = (stop - place + step - 1) // step
-    behind = place + count * step
-    first, by = (stamp + place & _HALF) << 32 | step << 3, step << 32
-    if behind > len(words) or words[place:behind:step].tolist() != list(range(first, first + count * by, by)):
+    count = (stop - index + step - 1) // step
+    after = index + count * step
+    first, by = (stamp + index & _HALF) << 32 | step << 3, step << 32
+    if after > len(words) or words[index:after:step].tolist() != list(range(first, first + count * by, by)):
         return None
-    named = halves[2 * (place + 1):2 * behind:2 * step].tolist()
-    return range(place + 1, behind, step) if named.count(site) == len(named) else None
+    named = halves[2 * (index + 1):2 * after:2 * step].tolist()
+    return range(index + 1, after, step) if named.count(site) == len(named) else None
 
 
-def _make_batch(segment: bytes, base: int, found: Sequence[int], sites: int | list[int]) -> Batch:
+def _make_batch(segment: bytes, base: int, starts: Sequence[int], sites: int | list[int]) -> Batch:
     """The records at these words."""
     words = memoryview(segment).cast("Q")
-    times = words[found.start + _TIME::found.step].tolist()[:len(found)] if isinstance(found, range) \
-        else [words[at + _TIME] for at in found]
-    return Batch(base, segment, times, sites, [at << 3 for at in found])
+    times = words[starts.start + _TIME::starts.step].tolist()[:len(starts)] if isinstance(starts, range) \
+        else [words[at + _TIME] for at in starts]
+    return Batch(base, segment, times, sites, [at << 3 for at in starts])
 
 
 def merge_stretches(stretches: Sequence[Stretch]) -> Iterator[Records]:

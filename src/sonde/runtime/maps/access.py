@@ -54,7 +54,7 @@ class Map:
         self._per_cpu = spec.type.startswith(("percpu_", "lru_percpu_"))
         self._cpus = possible_cpus if self._per_cpu else spec.cpus
         self._element = round_up(spec.value_size, 8) * possible_cpus if self._per_cpu else spec.value_size
-        self._kept = False                     # zero() left a keyless aggregate its place
+        self._holds_zero = False                     # zero() left a keyless aggregate its place
         self._base: State | None = None        # of a keyless aggregate, at its last clear() or zero()
         self._bases: dict[bytes, State] = {}   # the same by key
         self._zeroed: set[bytes] = set()       # keys that zero() left with nothing
@@ -102,8 +102,8 @@ class Map:
             return dict(self.items()).get(key)
         raw = syscalls.map_lookup(self.fd, key, self._element)
         if raw is not None and self._clears_by_subtraction:
-            found = self._finish_items(self._gains_since_base([(key, self._merge_cells(raw)[0])]))
-            return found[0][1] if found else None
+            items = self._finish_items(self._gains_since_base([(key, self._merge_cells(raw)[0])]))
+            return items[0][1] if items else None
         return None if raw is None else self._decode_chunks([_Chunk(key, raw)])[0][1]
 
     def raw_elements(self) -> Iterator[tuple[bytes, bytes]]:
@@ -132,7 +132,7 @@ class Map:
         self._empty_memory(now)
         for at in self._marker_offsets:
             self.memory[at] = 0
-        self._kept = False
+        self._holds_zero = False
         return [] if value is None else [(b"", value)]
 
     def clear(self) -> None:
@@ -154,7 +154,7 @@ class Map:
                     slots.zero_values(memory)
         else:
             now = self._merged_memory() if self._clears_by_subtraction else None
-            self._kept = self._memory_value(now) is not None
+            self._holds_zero = self._memory_value(now) is not None
             self._empty_memory(now)
 
     def update(self, key: bytes, value: bytes) -> None:
@@ -191,13 +191,14 @@ class Map:
         return merge.merge_states(self.aggregate, cells, self._cpus)
 
     def _read_states(self) -> list[tuple[bytes, State]]:
-        found: list[tuple[bytes, State]] = []
+        states: list[tuple[bytes, State]] = []
         counted = read_hot(self.spec, self.table.spec, self.table.memory[:]) if self.table is not None else {}
         for chunk in self._read_chunks(take=False):  # after the hot elements, whose keys are there
-            found += zip(_split_cells(chunk.keys, self.spec.key_size), self._merge_cells(chunk.cells))
+            states += zip(_split_cells(chunk.keys, self.spec.key_size), self._merge_cells(chunk.cells))
         if counted:
-            found = [(key, merge.sum_states(state, counted[key]) if key in counted else state) for key, state in found]
-        return found
+            states = [(key, merge.sum_states(state, counted[key]) if key in counted else state)
+                      for key, state in states]
+        return states
 
     def _gains_since_base(self, states: list[tuple[bytes, State]]) -> list[tuple[bytes, State]]:
         """What each key gained since its base; without those that gained nothing."""
@@ -242,7 +243,7 @@ class Map:
 
     def _memory_value(self, now: State | None = None) -> RawValue | None:
         """The value; None if there is none. ``now``: an aggregate's words, where they have been read already."""
-        marked = self._kept or any(self.memory[at] for at in self._marker_offsets)
+        marked = self._holds_zero or any(self.memory[at] for at in self._marker_offsets)
         if self.aggregate is None:
             size = self.spec.value.size if self.spec.value is not None else self.spec.value_size
             return bytes(self.memory[:size]) if marked or not self.spec.marker else None
@@ -283,16 +284,16 @@ class Map:
     # keyed maps
 
     def _decode_chunks(self, chunks: Iterable[_Chunk]) -> list[RawItem]:
-        found: list[RawItem] = []
+        items: list[RawItem] = []
         for chunk in chunks:
             keys = _split_cells(chunk.keys, self.spec.key_size)
             if self.aggregate is None:
                 cells = _split_cells(chunk.cells, self._element)
-                found += zip(keys, [self._merge_plain_value(cell) for cell in cells] if self._per_cpu else cells)
+                items += zip(keys, [self._merge_plain_value(cell) for cell in cells] if self._per_cpu else cells)
             else:
                 states = merge.merge_states(self.aggregate, chunk.cells, self._cpus)
-                found += zip(keys, merge.apply_signs(self.aggregate, states))
-        return found
+                items += zip(keys, merge.apply_signs(self.aggregate, states))
+        return items
 
     def _merge_plain_value(self, cell: bytes) -> bytes:
         """A plain value of a per-CPU map: the sum of numbers; of anything else the first CPU's that has it."""
@@ -310,13 +311,13 @@ class Map:
             yield from self._read_hash(take)
             return
         with memoryview(self.table.memory) as memory:
-            found = slots.read_elements(memory)
+            elements = slots.read_elements(memory)
             if take:
                 slots.free_slots(memory)
         for chunk in self._read_hash(take):  # what has moved there meanwhile is read from there
             cells = _split_cells(chunk.cells, self._element)
-            found |= zip(_split_cells(chunk.keys, self.spec.key_size), cells)
-        yield _Chunk(b"".join(found), b"".join(found.values()))
+            elements |= zip(_split_cells(chunk.keys, self.spec.key_size), cells)
+        yield _Chunk(b"".join(elements), b"".join(elements.values()))
 
     def _read_hash(self, take: bool) -> Iterator[_Chunk]:
         """The kernel's elements, by batches where it has them (Linux 5.6), else one by one."""

@@ -180,8 +180,8 @@ def _bar_length(count: int, most: int) -> int:
 
 
 def _round_to_single(number: float) -> float:
-    found: float = unpack("f", pack("f", number))[0]
-    return found
+    single: float = unpack("f", pack("f", number))[0]
+    return single
 
 
 def quantile(buckets: Sequence[Bucket], q: float) -> float | None:

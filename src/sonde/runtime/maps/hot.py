@@ -16,4 +16,4 @@ def read_hot(spec: MapSpec, table: MapSpec, memory: bytes) -> dict[bytes, State]
     for at in [number * table.stride for number, state in enumerate(states) if state == HOT_TAKEN]:
         key = memory[at + HOT_KEY:at + HOT_KEY + spec.key_size]
         cells.setdefault(key, []).append(memory[at + first:at + first + size])
-    return {key: merge_states(spec.value, b"".join(found), len(found))[0] for key, found in cells.items()}
+    return {key: merge_states(spec.value, b"".join(parts), len(parts))[0] for key, parts in cells.items()}

@@ -55,9 +55,9 @@ class Batch:
         if not isinstance(self.sites, int):
             self.sites = [self.sites[i] for i in order]
 
-    def split(self, time: int, behind: bool = False) -> tuple[Batch, Batch]:
-        """What comes before a time (``behind``: and at it), and the rest."""
-        at = (bisect_right if behind else bisect_left)(self.times, time)
+    def split(self, time: int, inclusive: bool = False) -> tuple[Batch, Batch]:
+        """What comes before a time (``inclusive``: and at it), and the rest."""
+        at = (bisect_right if inclusive else bisect_left)(self.times, time)
         return self.part(0, at), self.part(at, len(self))
 
 

@@ -48,8 +48,8 @@ def make_decoder(type: Type, context: DecodingContext) -> Decode:
     make = _MAKERS.get(type.__class__)
     if make is None:
         raise AssertionError(f"no decoder for {type.__class__.__name__}")
-    found: Decode = make(type, context)
-    return found
+    decode: Decode = make(type, context)
+    return decode
 
 
 def make_column_decoder(type: Type, context: DecodingContext, step: int, at: int = 0) -> DecodeColumn:
@@ -177,10 +177,10 @@ def _timestamp_decoder(type: t.Timestamp, context: DecodingContext) -> Decode:
     get = _scalar_decoder("q")  # what has been subtracted from may lie before the clock's zero
 
     def moment(buffer: bytes, offset: int) -> Moment:
-        found = Moment(get(buffer, offset))
-        found.format = type.format
-        found.wall = context.wall_clock(found, type.clock)
-        return found
+        value = Moment(get(buffer, offset))
+        value.format = type.format
+        value.wall = context.wall_clock(value, type.clock)
+        return value
     return moment
 
 
@@ -267,13 +267,13 @@ def _struct_decoder(type: t.Struct, context: DecodingContext) -> Decode:
 
 def _member_decoders(type: t.Struct, base: int, context: DecodingContext) -> list[tuple[str, Decode, int]]:
     """Members with those of anonymous structs and unions among them, as print() shows them."""
-    found: list[tuple[str, Decode, int]] = []
+    members: list[tuple[str, Decode, int]] = []
     for field in type.fields:
         if not field.name and isinstance(field.type, t.Struct):
-            found += _member_decoders(field.type, base + field.offset, context)
+            members += _member_decoders(field.type, base + field.offset, context)
         elif field.name:
-            found.append((field.name, _member_decoder(field, context), base + field.offset))
-    return found
+            members.append((field.name, _member_decoder(field, context), base + field.offset))
+    return members
 
 
 def _member_decoder(field: t.StructField, context: DecodingContext) -> Decode:

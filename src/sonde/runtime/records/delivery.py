@@ -158,13 +158,13 @@ class Delivery:
 
     def _drop_held_records(self) -> Records:
         """Count all that is held as lost, but for what costs nothing and changes what is printed at the end."""
-        kept = []
+        batches = []
         for site, buffer, offset in self._sequencer.release_records(None):
             if self._kinds[site] in _CHEAP:
-                kept.append(Batch(0, buffer, [0], site, [offset]))
+                batches.append(Batch(0, buffer, [0], site, [offset]))
             else:
                 self.dropped[read_probe(buffer, offset)] += 1
         while self.data is not None and (batch := self.data.read_records(_READ)):
             for _, buffer, offset in batch:
                 self.dropped[read_probe(buffer, offset)] += 1
-        return Records(kept)
+        return Records(batches)

@@ -87,10 +87,10 @@ class MapDecoder:
             assert self._value is not None
             return self._value(raw, 0)
         assert self._aggregate is not None
-        found = aggregate_value(self._aggregate, raw)
-        if self._aggregate.kind == "tseries" and not isinstance(found, int | Stats | Histogram):
-            found.wall = round(self._context.wall_clock(0, "tai") / 1e9) * 1_000_000_000  # UTC - TAI: whole seconds
-        return found
+        value = aggregate_value(self._aggregate, raw)
+        if self._aggregate.kind == "tseries" and not isinstance(value, int | Stats | Histogram):
+            value.wall = round(self._context.wall_clock(0, "tai") / 1e9) * 1_000_000_000  # UTC - TAI: whole seconds
+        return value
 
     @property
     def _value_step(self) -> int:
@@ -107,11 +107,11 @@ class MapDecoder:
         of_keys, of_values = self._columns
         if isinstance(values, bytes):
             assert of_values is not None
-            found = of_values(values)
+            column = of_values(values)
             if isinstance(self._spec.value, Int):  # one object for equal numbers: they take more memory than their keys
                 one: dict[ScriptValue, ScriptValue] = {}
-                return list(zip(of_keys(keys), map(one.setdefault, found, found)))
-            return list(zip(of_keys(keys), found))
+                return list(zip(of_keys(keys), map(one.setdefault, column, column)))
+            return list(zip(of_keys(keys), column))
         return list(zip(of_keys(keys), self._words_column(values)))
 
     def decode_numbers(self, keys: bytes, values: bytes | Sequence[State]) -> list[Sequence[Any]]:
@@ -143,10 +143,10 @@ class MapDecoder:
 
     def _merge_pairs(self, pairs: list[tuple[ScriptValue, RawValue]]) -> list[tuple[ScriptValue, RawValue]]:
         """Pairs of raw values, with those of one name as one."""
-        found: dict[str, tuple[ScriptValue, list[RawValue]]] = {}
+        groups: dict[str, tuple[ScriptValue, list[RawValue]]] = {}
         for key, value in pairs:
-            found.setdefault(key_text(key), (key, []))[1].append(value)
-        return [(key, values[0] if len(values) == 1 else self._add_values(values)) for key, values in found.values()]
+            groups.setdefault(key_text(key), (key, []))[1].append(value)
+        return [(key, values[0] if len(values) == 1 else self._add_values(values)) for key, values in groups.values()]
 
     def _add_values(self, values: list[RawValue]) -> RawValue:
         if self._aggregate is not None:
@@ -167,21 +167,21 @@ class MapReader:
 
     def __call__(self, name: str, then: str = "") -> Items:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
-        found = self.maps[name]
-        if found.spec.memory or found.spec.key is None or self.map_decoder(name).has_names:
+        source = self.maps[name]
+        if source.spec.memory or source.spec.key is None or self.map_decoder(name).has_names:
             items: Items = self.map_decoder(name).decode_items(self.read_raw(name, then))
         else:
-            items = self._decode_columns(name, list(found.columns(then == "clear")))
+            items = self._decode_columns(name, list(source.columns(then == "clear")))
             if then == "zero":
-                found.zero()
-        return [*items, *self(found.spec.short, then)] if found.spec.short else items
+                source.zero()
+        return [*items, *self(source.spec.short, then)] if source.spec.short else items
 
     def read_raw(self, name: str, then: str = "") -> list[RawItem]:
         """The elements of one map of the kernel, keys and plain values as bytes, aggregates as merged words."""
-        found = self.maps[name]
-        raw = found.read_and_clear() if then == "clear" else found.items()
+        source = self.maps[name]
+        raw = source.read_and_clear() if then == "clear" else source.items()
         if then == "zero":
-            found.zero()
+            source.zero()
         return raw
 
     def _decode_columns(self, name: str, pieces: list[tuple[bytes, bytes | list[State]]]) -> Items:

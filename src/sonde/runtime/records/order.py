@@ -42,8 +42,8 @@ class Sequencer:
         """Put a batch in its place; only what lies between its first time and the newest one is sorted anew."""
         pending, first, newest, later = self._pending, batch.times[0], self.newest_time(), []
         while pending and pending[-1].times[-1] > first:
-            before, behind = pending.pop().split(first, True)
-            later.append(behind)
+            before, after = pending.pop().split(first, True)
+            later.append(after)
             if before:
                 pending.append(before)
         among, beyond = batch.split(newest)
@@ -118,12 +118,12 @@ class Sequencer:
         least = _least_position_from(self._pending)
         done = sent = 0
         for position, (site, buffer, offset) in self._controls:
-            place = max(done, bisect_left(least, position))
-            if place > cut or not everything and self._consumed < position:
+            index = max(done, bisect_left(least, position))
+            if index > cut or not everything and self._consumed < position:
                 break
-            released += self._take_first(place - done)
+            released += self._take_first(index - done)
             released.append(Batch(0, buffer, [0], site, [offset]))
-            done, sent = place, sent + 1
+            done, sent = index, sent + 1
         del self._controls[:sent]
         return released + self._take_first(cut - done) if cut > done else released
 

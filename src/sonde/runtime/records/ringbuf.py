@@ -64,17 +64,17 @@ class Ring:
             return Batch(0, b"", [], 0, ())
         self._fence()
         start = (position & (self.size - 1)) >> 3
-        found, count = self._scan_records(start, min((end - position) >> 3, len(self._words) - start))
+        starts, count = self._scan_records(start, min((end - position) >> 3, len(self._words) - start))
         self._fence()
         buffer = self._copy_words(start, count)
         self.position = self._consumer[0] = position + (count << 3)
         words, halves = memoryview(buffer).cast("Q"), memoryview(buffer).cast("I")
-        if isinstance(found, range):
-            times, sites = words[_TIME::found.step].tolist(), halves[_SITE::2 * found.step].tolist()
-            offsets: Sequence[int] = range(8, (count + 1) << 3, found.step << 3)
+        if isinstance(starts, range):
+            times, sites = words[_TIME::starts.step].tolist(), halves[_SITE::2 * starts.step].tolist()
+            offsets: Sequence[int] = range(8, (count + 1) << 3, starts.step << 3)
         else:
-            times, sites = [words[at + _TIME] for at in found], [halves[2 * at + _SITE] for at in found]
-            offsets = [(at + 1) << 3 for at in found]
+            times, sites = [words[at + _TIME] for at in starts], [halves[2 * at + _SITE] for at in starts]
+            offsets = [(at + 1) << 3 for at in starts]
         if 0 in times:
             self._inherit_times(times)
         elif times:
@@ -95,7 +95,7 @@ class Ring:
         at = alike.stop
         if at >= most or halves[2 * at] & BPF_RINGBUF_BUSY_BIT:
             return alike, at
-        found = list(alike)
+        starts = list(alike)
         while at < most:
             head = halves[2 * at]
             if head >= BPF_RINGBUF_DISCARD_BIT:
@@ -103,9 +103,9 @@ class Ring:
                     break
                 head &= _LENGTH
             else:
-                found.append(at)
+                starts.append(at)
             at += (head + 15) >> 3
-        return found, at
+        return starts, at
 
     def _scan_alike(self, start: int, most: int) -> range:
         """The same of those that have the length of the first; its stop is the word after them."""

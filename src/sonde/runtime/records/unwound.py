@@ -46,6 +46,6 @@ def stack_decoder(type: StackCopy, context: DecodingContext) -> Callable[[bytes,
                      if at + 8 <= len(raw)}
         start = offset + 8 + type.registers
         base = int.from_bytes(raw[pointer:pointer + 8], byteorder) & -STACK_PAGE
-        found = context.unwind_stack(registers, bytes(buffer[start:start + copied]), base, tgid, type.limit)
-        return UnwoundStack(type, tgid, found, context)
+        addresses = context.unwind_stack(registers, bytes(buffer[start:start + copied]), base, tgid, type.limit)
+        return UnwoundStack(type, tgid, addresses, context)
     return get

@@ -256,8 +256,8 @@ class UserAddress:
         self._context = context
 
     def __str__(self) -> str:
-        found = self._context.usym(self.address, self.tgid)
-        return found[0] if found and found[0] else format_bare_address(self.address)
+        symbol = self._context.usym(self.address, self.tgid)
+        return symbol[0] if symbol and symbol[0] else format_bare_address(self.address)
 
     def __repr__(self) -> str:
         return f"<usym {self.address:#x} of {self.tgid}: {self}>"
@@ -326,7 +326,7 @@ LOST = "[lost]"  # in the place of frames for which there was no room
 class StackTrace:
     """A kernel or user stack; frames are fetched and named when asked for. Equal stacks are equal by id."""
 
-    __slots__ = ("type", "id", "tgid", "depth", "_context", "kept")
+    __slots__ = ("type", "id", "tgid", "depth", "_context", "fetched")
 
     def __init__(self, type: Stack, id: int, tgid: int, depth: int, context: DecodingContext) -> None:
         self.type = type
@@ -334,24 +334,24 @@ class StackTrace:
         self.tgid = tgid
         self.depth = depth
         self._context = context
-        self.kept: Sequence[int] | None = None  # the addresses, once they were fetched for later
+        self.fetched: Sequence[int] | None = None  # the addresses, if they had to outlive the kernel's table
 
     @property
     def addresses(self) -> Sequence[int]:
         """Instruction addresses, innermost first; those of the tracing machinery itself are left out."""
-        if self.kept is not None:
-            return self.kept
-        found = self._context.stack_frames(self.id)[:self.depth]
-        skip = 0 if self.type.user else self._count_tracing(found)
-        return found[skip:skip + self.type.limit]
+        if self.fetched is not None:
+            return self.fetched
+        frames = self._context.stack_frames(self.id)[:self.depth]
+        skip = 0 if self.type.user else self._count_tracing(frames)
+        return frames[skip:skip + self.type.limit]
 
-    def _count_tracing(self, found: Sequence[int]) -> int:
+    def _count_tracing(self, frames: Sequence[int]) -> int:
         """How many of the first frames are the tracing's. A trampoline that is gone by now has no name."""
-        for number, address in enumerate(found):
+        for number, address in enumerate(frames):
             symbol = self._context.ksym(address)
             if not (symbol[0].startswith(_TRACING) if symbol is not None else number):
                 return number
-        return len(found)
+        return len(frames)
 
     @property
     def lost(self) -> bool:
@@ -371,8 +371,8 @@ class StackTrace:
     def _frames_at(self, address: int, calls: bool) -> list[StackFrame]:
         """The frame of an address, after those of functions that are inlined there. Of one that ``calls`` it is where
         the call returns to, which may be another line's."""
-        found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
-        frame = self._make_frame(address, *(found or ("", 0)))
+        symbol = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
+        frame = self._make_frame(address, *(symbol or ("", 0)))
         if not self.type.user or self.type.mode not in ("bpftrace", "perf"):
             return [frame]
         places = self._context.code_places(address - calls, self.tgid)
@@ -394,8 +394,8 @@ class StackTrace:
         if mode == "raw":
             return [f"{address:x}" for address in self.addresses]
         if mode == "build_id":
-            found = [(address, self._context.build_id(address, self.tgid)) for address in self.addresses]
-            return [f"{place[0]} {place[1]:#x}" if place else f"{address:x}" for address, place in found]
+            rows = [(address, self._context.build_id(address, self.tgid)) for address in self.addresses]
+            return [f"{location[0]} {location[1]:#x}" if location else f"{address:x}" for address, location in rows]
         if mode != "perf":
             return list(map(str, self.frames))
         return [f"{frame.address:x} {frame.label}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
@@ -475,14 +475,14 @@ def merge_python_frames(native: Sequence[_T], names: Sequence[str], python: Sequ
     inner = evaluating[0] if evaluating else min(len(native), 1)
     if len(entered) != len(python) or sum(entered) != len(evaluating) or not entered[-1]:
         return [*native[:inner], *python]
-    found, ends = list(native[:inner]), iter([*evaluating[1:], 0])
+    merged, ends = list(native[:inner]), iter([*evaluating[1:], 0])
     for frame, is_entered in zip(python, entered):
-        found.append(frame)
+        merged.append(frame)
         if is_entered:
             end = next(ends)
-            found += [native[at] for at in range(inner + 1, end) if not names[at].startswith(_INTERPRETER)]
+            merged += [native[at] for at in range(inner + 1, end) if not names[at].startswith(_INTERPRETER)]
             inner = end
-    return found
+    return merged
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
@@ -545,4 +545,4 @@ def keep_stacks(values: Sequence[ScriptValue]) -> None:
         if isinstance(value, tuple):
             keep_stacks(value)
         elif isinstance(value, StackTrace):
-            value.kept = value.addresses
+            value.fetched = value.addresses

@@ -41,37 +41,37 @@ class StackFrames:
         self._memory = memory
         self._seen_limit = min(_SEEN, memory // _LARGEST)
         self._threshold = self._seen_limit
-        self._kept: dict[int, bytes] = {}  # oldest first
+        self._frames: dict[int, bytes] = {}  # oldest first
         self._bytes = 0
         self._seen: set[int] = set()  # in the kernel's table, as far as we know, and kept here
 
     def stack_frames(self, stack: int) -> Sequence[int]:
         """Addresses of a stack, innermost first; empty if it was not kept."""
-        found = self._kept.get(stack)
-        if found is None:
-            found = self._read_frames(stack)
-            if found is None:
+        frames = self._frames.get(stack)
+        if frames is None:
+            frames = self._read_frames(stack)
+            if frames is None:
                 return ()
-            self._keep_frames(stack, found)
+            self._keep_frames(stack, frames)
             self._make_room()
-        return memoryview(found).cast("Q").tolist()
+        return memoryview(frames).cast("Q").tolist()
 
     def _read_frames(self, stack: int) -> bytes | None:
         try:
-            found = [table.get(_KEY.pack(stack)) for table in self._tables]
+            values = [table.get(_KEY.pack(stack)) for table in self._tables]
         except SyscallError as error:
             if error.errno != errno.EBADF:  # the session is over
                 raise
             return None
-        return next((raw[:round_up(len(raw.rstrip(b"\0")), 8)] for raw in found if isinstance(raw, bytes)), None)
+        return next((raw[:round_up(len(raw.rstrip(b"\0")), 8)] for raw in values if isinstance(raw, bytes)), None)
 
     def _keep_frames(self, stack: int, frames: bytes) -> None:
-        self._kept[stack] = frames
+        self._frames[stack] = frames
         self._seen.add(stack)
         self._bytes += len(frames) + _ENTRY
         while self._bytes > self._memory:
-            oldest = next(iter(self._kept))
-            self._bytes -= len(self._kept.pop(oldest)) + _ENTRY
+            oldest = next(iter(self._frames))
+            self._bytes -= len(self._frames.pop(oldest)) + _ENTRY
             self._seen.discard(oldest)
 
     # room in the kernel's table
@@ -106,7 +106,7 @@ class StackFrames:
         room = self._memory // 2
         for key, raw in chain.from_iterable([table.raw_elements() for table in self._tables]):
             stack = _KEY.unpack(key)[0]
-            if stack in self._kept:
+            if stack in self._frames:
                 self._seen.add(stack)
                 continue
             frames = raw[:round_up(len(raw.rstrip(b"\0")), 8)]

@@ -138,35 +138,35 @@ class PythonFrames:
 
     def frame_at(self, id: int) -> tuple[str, int, str] | None:
         """(qualified name of the function, line, source file) of a frame; None if it was not noted."""
-        found = self._named.get(id)
-        if found is None:
+        frame = self._named.get(id)
+        if frame is None:
             try:
-                found = self._read_frame(id)
+                frame = self._read_frame(id)
             except SondeError:  # the session is over
                 return None
-            if found is not None:
+            if frame is not None:
                 if len(self._named) >= MOST_NAMED:
                     del self._named[next(iter(self._named))]
-                self._named[id] = found
-        return found
+                self._named[id] = frame
+        return frame
 
     def _read_frame(self, id: int) -> tuple[str, int, str] | None:
         raw = self._frames.get(_ID.pack(id))
         if not isinstance(raw, bytes):
             return None
-        code, place, first_line, *heads = py.FRAME_RECORD.unpack(raw)
+        code, instruction, first_line, *heads = py.FRAME_RECORD.unpack(raw)
         name, file = (py.decode_text(self._join_parts(code, part, py.MOST_TEXT), *heads)
                       for part in (py.NAME_PART, py.FILE_PART))
         if name is None or file is None:
             return None
         name, file = (text.translate(_LINE_BREAKS) for text in (name, file))
-        return name, py.find_line(self._join_parts(code, py.TABLE_PART, py.MOST_TABLE), place, first_line), file
+        return name, py.find_line(self._join_parts(code, py.TABLE_PART, py.MOST_TABLE), instruction, first_line), file
 
     def _join_parts(self, code: int, first: int, most: int) -> bytes:
-        found = b""
+        joined = b""
         for part in range(first, first + most // py.PART):
             raw = self._texts.get(py.PART_KEY.pack(code, part))
             if not isinstance(raw, bytes):
                 break
-            found += raw
-        return found
+            joined += raw
+        return joined

@@ -43,7 +43,7 @@ class UnwindTables:
         self._memory, self._room = rows.memory, rows.spec.value_size // table.ROW.size
         self._used = 0   # rows that are stored; more may lie after them, of the file that is being read
         self._stored: dict[Stamp, bytes] = {}  # what is known of files, by what they are
-        self._asked: deque[bytes] = deque()
+        self._requests: deque[bytes] = deque()
         self.process = 0
         self._mapped: dict[str, None] = {}  # paths of files that it has mapped
         self._reading: tuple[bytes, ElfFile, int, int] | None = None  # key, file, next entry, rows so far
@@ -125,16 +125,16 @@ class UnwindTables:
             return
         batch = self._ring.read_records()
         size = table.ASK.size
-        self._asked += [batch.buffer[at:at + size] for at in batch.offsets][:max(0, MOST_ASKS - len(self._asked))]
+        self._requests += [batch.buffer[at:at + size] for at in batch.offsets][:max(0, MOST_ASKS - len(self._requests))]
         if self._reading is not None:
             self._read_part()
-        elif self._asked:
-            self._answer(self._asked.popleft())
+        elif self._requests:
+            self._answer(self._requests.popleft())
         elif self._mapped:
             path = next(iter(self._mapped))
             del self._mapped[path]
             self._begin_file(path)
-        if self._reading is not None or self._asked or self._mapped:
+        if self._reading is not None or self._requests or self._mapped:
             os.eventfd_write(self._more, 1)
         else:
             try:
@@ -218,15 +218,15 @@ class UnwindTables:
         try:
             if self._taken > MOST_SECONDS:
                 raise MachineError(f"reading its unwind table takes longer than {MOST_SECONDS:g} s")
-            found = file.unwind_rows(following)
+            page = file.unwind_rows(following)
             self._taken += time.monotonic() - begin
         except MachineError as problem:
             self._refuse(key, file.path, problem.message, file.stamp)
             return
-        if found is None:
+        if page is None:
             self._store(key, file.stamp, table.FILE.pack(0, 0, table.WITHOUT))
             return
-        rows, following = found
+        rows, following = page
         at, more = self._used + count, len(rows) // table.ROW.size
         if at + more > self._room:
             self._refuse(key, file.path, "there is no more room for unwind tables (--memory)", file.stamp)
