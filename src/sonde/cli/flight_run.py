@@ -87,7 +87,7 @@ class Flight:
         if self._settings.form != "recording":
             self._printer.print_final_maps()
         if trace.options.warnings:
-            report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
+            report_losses(out, session.losses(), reads=True, count_reads=parsed.has("warnings"))
         if parsed.has("stats"):
             from ..runtime.costs.statistics import probe_costs
             out.report_statistics(probe_costs(session))
@@ -112,8 +112,8 @@ class Flight:
             if self._memory.dump_asked:
                 self._memory.dump_asked = False
                 self._dump("", "SIGUSR2")
-            if session.asked:
-                session.asked = False
+            if session.maps_requested:
+                session.maps_requested = False
                 self._printer.print_maps()
                 self._out.flush()
             for asked in self._listener.accept_requests():

@@ -135,7 +135,7 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
     if showing is not None:
         showing.finish(trace.provenance)
     if trace.options.warnings:
-        report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
+        report_losses(out, session.losses(), reads=True, count_reads=parsed.has("warnings"))
         report_unfinished(out, printer.commands_left)
     if showing is None and parsed.has("output") and session.losses():
         out.write_provenance(trace.provenance)
@@ -230,8 +230,8 @@ def _follow(trace: TracedRun, printer: Printer, out: Output, showing: Showing | 
     session = trace.session
     while not session.done:
         printer.print_batches(trace.next_records(), trace.act_on_site)
-        if session.asked:
-            session.asked = False
+        if session.maps_requested:
+            session.maps_requested = False
             if showing is None:  # a view is made once, at the end
                 printer.print_maps()
         out.flush()

@@ -83,8 +83,8 @@ class Follower:
             if self._bar is not None and (records or session.done):
                 self._bar.clear_bar()
             self._print_records(printer, records)
-            if session.asked:
-                session.asked = False
+            if session.maps_requested:
+                session.maps_requested = False
                 if self.sample is None:  # else the maps are to be seen
                     printer.print_maps()
             flush()
@@ -211,7 +211,7 @@ class LiveRun:
         self.follower.print_rest(printer)
         printer.print_final_maps()
         if trace.options.warnings:
-            report_losses(out, trace.session.losses(), reads=True, asked=trace.options.count_reads)
+            report_losses(out, trace.session.losses(), reads=True, count_reads=trace.options.count_reads)
         out.flush(True)
         return trace.session.status if trace.session.reason == "exit" else 0
 

@@ -77,7 +77,7 @@ class Events(EventTable):
             if left is not None and left <= 0:
                 return
             yield from trace.decode_records(trace.next_records(left))
-            trace.session.asked = False  # by SIGUSR1, to print the maps: here nobody prints, and poll() would not wait
+            trace.session.maps_requested = False  # by SIGUSR1: here nobody prints, and poll() would not wait
             if trace.session.done:
                 yield from trace.decode_records(trace.drain_records())
                 return
@@ -92,7 +92,7 @@ class Events(EventTable):
         while True:
             for event in trace.decode_records(trace.next_records(0)):
                 yield event
-            session.asked = False
+            session.maps_requested = False
             if session.done:
                 for event in trace.decode_records(trace.drain_records()):
                     yield event

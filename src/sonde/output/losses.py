@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _CODES = {"map_full": E2BIG, "no_key": 0, "read": EFAULT}  # the failures that say which error it was
 
 
-def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool = True) -> None:
-    """Say everything that was lost; ``reads`` includes failed reads of memory. Unless ``asked`` for (-k), failed
+def report_losses(out: Output, losses: Losses, reads: bool = False, count_reads: bool = True) -> None:
+    """Say everything that was lost; ``reads`` includes failed reads of memory. Without ``count_reads`` (-k), failed
     reads are said on stderr in any format."""
     lost = sum(count for _, count in losses.records)
     if lost:
@@ -27,7 +27,7 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool 
         if site.kind != "read" or reads:
             helper = site.helper if site.kind in _CODES else ""
             failure = describe_error(site), site.span, helper, -_CODES.get(site.kind, 0), count
-            if site.kind == "read" and not asked:
+            if site.kind == "read" and not count_reads:
                 out.write_note(failure_message(*failure))
             else:
                 out.report_runtime_error(*failure)

@@ -271,7 +271,7 @@ class RecordingTrace(Trace):
         self._descriptor, self._facts, self._every = descriptor, facts, every
         self._on_sample: Callable[[], object] | None = None
         self._final_look = False
-        self._asked = False  # the maps are to be looked at once what came before has been handled
+        self._maps_requested = False  # the maps are to be looked at once what came before has been handled
         self._sampled: list[str] = []
         self._run: Provenance | None = None
         self._notes: Notes | None = None
@@ -312,14 +312,14 @@ class RecordingTrace(Trace):
         if self._looks_now():
             return Records()
         found = self.notes.note_records(self.session.poll(self._shorten_wait(timeout)))
-        if self.session.asked:  # the maps come after these records
-            self._asked, self.session.asked = True, False
+        if self.session.maps_requested:  # the maps come after these records
+            self._maps_requested, self.session.maps_requested = True, False
         return found
 
     def _looks_now(self) -> bool:
         """Look at maps if that is due, now that all earlier records have been handled."""
-        if self._asked:
-            self._asked, self.session.asked = False, True
+        if self._maps_requested:
+            self._maps_requested, self.session.maps_requested = False, True
             self.notes.look_at_maps("asked", self._map_names)
             return True
         if not self._sampled or time.monotonic() < self._next_sample:

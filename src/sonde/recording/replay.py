@@ -258,7 +258,7 @@ class ReplaySession:
         self._portions = recording.portions()
         self.held: dict[str, MapSnapshot] = {}
         self.results: list[Result] = []
-        self.done = self.asked = False
+        self.done = self.maps_requested = False
         self.attached: int = recording.facts.attached
         self.warnings = [AttachError(message, "", hints=hints) for message, hints in recording.facts.missing]
         self.pinned: list[str] = []
@@ -279,7 +279,7 @@ class ReplaySession:
                 self.held = {}
             return Records()
         self.held, self.results = portion.maps, portion.results
-        self.asked, self.sampled = portion.why == ASKED, portion.why == SAMPLE
+        self.maps_requested, self.sampled = portion.why == ASKED, portion.why == SAMPLE
         return Records([portion.records.records()] if portion.records is not None else [])
 
     def is_incomplete(self, name: str) -> bool:

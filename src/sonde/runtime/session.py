@@ -77,7 +77,7 @@ class Session:
         self.programs: list[LoadedProgram] = []
         self.done = False
         self.reason = ""
-        self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
+        self.maps_requested = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
         self.flight: FlightMemory | None = None  # of a script that is compiled for it
         self.waiting = Waiting()
         self.period = TracedPeriod()
@@ -258,7 +258,7 @@ class Session:
                 busy = self._delivery.read_data()
                 records = self._delivery.take_records()
             self._handle_outside_events()
-            if records or self.done or self.asked:
+            if records or self.done or self.maps_requested:
                 return records
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -283,7 +283,7 @@ class Session:
             self._budget.give_notices(self.waiting.woken, self.tell)
         if self._signals is not None:
             for name in self._signals.take_names():
-                self.asked |= not self._run_programs("self", name) and name == ASKS
+                self.maps_requested |= not self._run_programs("self", name) and name == ASKS
                 if self.flight is not None and name == DUMPS:
                     self.flight.dump_asked = True
             if self._signals.interrupted:

@@ -100,7 +100,7 @@ def _without_guard(unit: str) -> str:
 
 def unescape_unit(text: str) -> str:
     r"""A part of a unit's name as it was before systemd escaped it: ``\x2d`` is a dash."""
-    raw = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
     try:
         return raw.encode("latin-1").decode("utf-8")
     except (UnicodeEncodeError, UnicodeDecodeError):

@@ -240,10 +240,10 @@ class BtfWorld(KernelTypes, UserSide):
                    if (record := self.find_struct(f"trace_event_raw_{name}")) is not None]
         if local := self._local_fields(event):
             likeness, record = max(((_field_similarity(record, local), record) for _, record in records),
-                                   key=lambda found: found[0], default=(0.0, None))
+                                   key=lambda row: row[0], default=(0.0, None))
             if likeness > 0.7:
                 return record
-        best = max(records, key=lambda found: _common_prefix_length(found[0], event), default=("", None))
+        best = max(records, key=lambda record: _common_prefix_length(record[0], event), default=("", None))
         return best[1] if _common_prefix_length(best[0], event) > 3 else None
 
     def _local_fields(self, event: str) -> set[str]:

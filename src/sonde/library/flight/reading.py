@@ -173,7 +173,7 @@ class TraceFlight:
         session = self._trace.session
         if not session.done:
             self._carry_out(session.poll(timeout))
-            session.asked = False  # maps are in the dumps
+            session.maps_requested = False  # maps are in the dumps
         if session.done and session.flight is not None:
             self.drain()
 
