@@ -36,6 +36,7 @@ MOST_WORDS = 1 << 20   # of an aggregate
 _SIMPLE: dict[str, Callable[[Json], int | str]] = {"int": as_integer, "str": as_text, "bool": as_flag}
 _WIDEST = 4096         # a width in a format
 _CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "rq", "gr"}
+_PT_REGS = (168, 288)  # bytes of struct pt_regs: x86_64 and s390x, aarch64 and riscv64
 _SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path", *t.GROUPS}
 _FORMATTED = ("printf", "cat", "system")
 # Kind of site -> what its ``data`` must contain, and the minimum number of fields.
@@ -227,7 +228,7 @@ def _check_type(type: t.Type) -> None:
     elif isinstance(type, t.Stack):
         _need(0 <= type.limit <= 1 << 16, "a stack of no such depth")
         if isinstance(type, t.StackCopy):
-            _need(type.registers in (168, 288), "registers of no such size")
+            _need(type.registers in _PT_REGS, "registers of no such size")
     elif isinstance(type, t.Tuple):
         _need(not type.names or len(type.names) == len(type.of), "a record with other names than elements")
     elif isinstance(type, t.Real):

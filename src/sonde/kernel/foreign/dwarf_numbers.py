@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-_PC_RELATIVE, _OMIT = 0x10, 0xFF
+# DW_EH_PE_: the form of a number in the low four bits, above them what it is relative to
+_ULEB128, _SLEB128, _FORM, _BASE, _PC_RELATIVE, _OMIT = 0x01, 0x09, 0x0F, 0x70, 0x10, 0xFF
 _FORMATS = {0x00: "Q", 0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x0C: "q"}
 
 
@@ -54,10 +55,10 @@ class Numbers:
         if encoding == _OMIT:
             return 0
         address = self.base + self.at
-        form = encoding & 0x0F
-        value = self.read_uleb128() if form == 1 else self.read_sleb128() if form == 9 \
+        form = encoding & _FORM
+        value = self.read_uleb128() if form == _ULEB128 else self.read_sleb128() if form == _SLEB128 \
             else self.read_fixed(_FORMATS.get(form, "Q"))
-        if encoding & 0x70 == _PC_RELATIVE and value:
+        if encoding & _BASE == _PC_RELATIVE and value:
             value += address
         return value & (1 << 64) - 1
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...arch import Arch, find_arch_of_elf
 from ...spec import UserPlace
+from .dwarf_operations import OP_DEREF, OP_FBREG
 from .dwarf_ranges import low_pc
 from .dwarf_types import (
     array_lengths,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from elftools.dwarf.dwarf_expr import DWARFExprOp
     from elftools.dwarf.dwarfinfo import DWARFInfo
 
-_FBREG, _DEREF = 0x91, 0x06
 _PASS_BY_REFERENCE, _PASS_BY_VALUE = 4, 5  # DW_CC_pass_by_...
 _REFERENCES = ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 VECTOR = UserPlace("unknown", why="is passed in a vector register, which programs cannot read")
@@ -88,7 +88,7 @@ class LocationFinder:
     def _is_reference(self, parameter: DIE) -> bool:
         """Whether the frame will hold the address of a parameter instead of its value."""
         where = attribute_value(parameter, "location")
-        return isinstance(where, list) and bool(where) and where[0] == _FBREG and where[-1] == _DEREF
+        return isinstance(where, list) and bool(where) and where[0] == OP_FBREG and where[-1] == OP_DEREF
 
     def _entry_expression(self, where: AttributeValue, parameter: DIE) -> tuple[list[int] | None, bool]:
         """(the expression that holds at the first address or None, whether it comes from a list)."""

@@ -7,6 +7,7 @@ chapters 5 (types) and 7.5.
 from __future__ import annotations
 
 from ...types import UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, StructField, Type
+from .dwarf_operations import OP_PLUS_UCONST
 from .types_by_wire import UserStruct
 
 TYPE_CHECKING = False
@@ -147,7 +148,7 @@ def member_offset(die: DIE) -> int | None:
     where = attribute_value(die, "data_member_location")
     if where is None or isinstance(where, int):
         return where or 0
-    if isinstance(where, list) and where and where[0] == 0x23:  # DW_OP_plus_uconst, of DWARF 2
+    if isinstance(where, list) and where and where[0] == OP_PLUS_UCONST:  # of DWARF 2
         value = 0
         for index, byte in enumerate(where[1:11]):
             value |= (byte & 0x7F) << 7 * index

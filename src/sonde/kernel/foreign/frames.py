@@ -145,7 +145,14 @@ def _read_cie(data: bytes, base: int, at: int) -> _Cie:
                 data[start:reader.end])
 
 
-_ADVANCES = {0x02: "B", 0x03: "H", 0x04: "I"}  # instructions: the encoding of each one's operand
+# Call frame instructions (DWARF 5, section 7.24): the high two bits of some, whose low six are an operand; the others
+_ADVANCE_LOC, _OFFSET, _RESTORE = 1, 2, 3
+_NOP, _SET_LOC, _ADVANCE_LOC1, _ADVANCE_LOC2, _ADVANCE_LOC4, _OFFSET_EXTENDED, _RESTORE_EXTENDED = range(7)
+_UNDEFINED, _SAME_VALUE, _REGISTER, _REMEMBER_STATE, _RESTORE_STATE = range(0x07, 0x0C)
+_DEF_CFA, _DEF_CFA_REGISTER, _DEF_CFA_OFFSET, _DEF_CFA_EXPRESSION, _EXPRESSION = range(0x0C, 0x11)
+_OFFSET_EXTENDED_SF, _DEF_CFA_SF, _DEF_CFA_OFFSET_SF, _VAL_OFFSET, _VAL_OFFSET_SF, _VAL_EXPRESSION = range(0x11, 0x17)
+_NEGATE_RA_STATE, _GNU_ARGS_SIZE = 0x2D, 0x2E
+_ADVANCES = {_ADVANCE_LOC1: "B", _ADVANCE_LOC2: "H", _ADVANCE_LOC4: "I"}  # the encoding of each one's operand
 
 
 class _State:
@@ -166,14 +173,14 @@ class _State:
         while reader.at < reader.end:
             op = reader.read_byte()
             low = op & 0x3F
-            if op >> 6 == 1 or op in _ADVANCES:
+            if op >> 6 == _ADVANCE_LOC or op in _ADVANCES:
                 steps = reader.read_fixed(_ADVANCES[op]) if op in _ADVANCES else low
                 following = self.location + steps * self.cie.code
                 yield following
                 self.location = following
-            elif op >> 6 == 2:
+            elif op >> 6 == _OFFSET:
                 self.row.rules[low] = "offset", reader.read_uleb128() * self.cie.data
-            elif op >> 6 == 3:
+            elif op >> 6 == _RESTORE:
                 self._restore_rule(low)
             else:
                 self._execute_other(op, reader)
@@ -186,47 +193,49 @@ class _State:
 
     def _execute_other(self, op: int, reader: Numbers) -> None:
         row, factor = self.row, self.cie.data
-        if op == 0x00:
+        if op == _NOP:
             return
-        if op == 0x0A:
+        if op == _REMEMBER_STATE:
             self.saved.append((row.cfa, dict(row.rules)))
-        elif op == 0x0B:
+        elif op == _RESTORE_STATE:
             if not self.saved:
                 raise DamagedTablesError("a state is restored that was not saved")
             row.cfa, row.rules = self.saved.pop()
-        elif op in (0x0C, 0x12):
-            row.cfa = reader.read_uleb128(), reader.read_uleb128() if op == 0x0C else reader.read_sleb128() * factor
-        elif op == 0x0D:
+        elif op == _DEF_CFA:
+            row.cfa = reader.read_uleb128(), reader.read_uleb128()
+        elif op == _DEF_CFA_SF:
+            row.cfa = reader.read_uleb128(), reader.read_sleb128() * factor
+        elif op == _DEF_CFA_REGISTER:
             row.cfa = reader.read_uleb128(), row.cfa[1] if isinstance(row.cfa, tuple) else 0
-        elif op in (0x0E, 0x13):
-            offset = reader.read_uleb128() if op == 0x0E else reader.read_sleb128() * factor
+        elif op in (_DEF_CFA_OFFSET, _DEF_CFA_OFFSET_SF):
+            offset = reader.read_uleb128() if op == _DEF_CFA_OFFSET else reader.read_sleb128() * factor
             row.cfa = row.cfa[0] if isinstance(row.cfa, tuple) else 7, offset
-        elif op == 0x0F:
+        elif op == _DEF_CFA_EXPRESSION:
             row.cfa = reader.read_block()
-        elif op == 0x2E:  # DW_CFA_GNU_args_size
+        elif op == _GNU_ARGS_SIZE:
             reader.read_uleb128()
-        elif op == 0x2D:  # the return address is signed from here on, or no longer (aarch64)
+        elif op == _NEGATE_RA_STATE:  # the return address is signed from here on, or no longer (aarch64)
             return
         else:
             self._set_rule(op, reader.read_uleb128(), reader, factor)
 
     def _set_rule(self, op: int, register: int, reader: Numbers, factor: int) -> None:
         rules = self.row.rules
-        if op == 0x05:
+        if op == _OFFSET_EXTENDED:
             rules[register] = "offset", reader.read_uleb128() * factor
-        elif op == 0x11:
+        elif op == _OFFSET_EXTENDED_SF:
             rules[register] = "offset", reader.read_sleb128() * factor
-        elif op in (0x14, 0x15):
-            rules[register] = "value", (reader.read_uleb128() if op == 0x14 else reader.read_sleb128()) * factor
-        elif op == 0x06:
+        elif op in (_VAL_OFFSET, _VAL_OFFSET_SF):
+            rules[register] = "value", (reader.read_uleb128() if op == _VAL_OFFSET else reader.read_sleb128()) * factor
+        elif op == _RESTORE_EXTENDED:
             self._restore_rule(register)
-        elif op == 0x07:
+        elif op == _UNDEFINED:
             rules[register] = "undefined", 0
-        elif op == 0x08:
+        elif op == _SAME_VALUE:
             rules.pop(register, None)
-        elif op == 0x09:
+        elif op == _REGISTER:
             rules[register] = "register", reader.read_uleb128()
-        elif op in (0x10, 0x16):
-            rules[register] = "expression" if op == 0x10 else "value expression", reader.read_block()
+        elif op in (_EXPRESSION, _VAL_EXPRESSION):
+            rules[register] = "expression" if op == _EXPRESSION else "value expression", reader.read_block()
         else:
             raise DamagedTablesError(f"instruction {op:#x} is not known")

@@ -30,10 +30,10 @@ from ...layouts.unwind_format import (
     pack_rule,
 )
 from .dwarf_numbers import Numbers
+from .dwarf_operations import OP_AND, OP_BREG0, OP_DEREF, OP_GE, OP_LIT0, OP_PLUS, OP_PLUS_UCONST, OP_SHL
 from .frames import UnwindRow, UnwindTable
 
 MOST_ROWS = 1 << 16  # of an answer, exceeded by at most one entry's
-_BREG, _DEREF, _PLUS, _LIT = 0x70, 0x06, 0x23, 0x30
 _WORDS = range(-1 << 15, 1 << 15)
 
 
@@ -69,10 +69,11 @@ class StackRules:
     def __init__(self, arch: Arch) -> None:
         self._sp, self._bp, self._return = arch.dwarf_stack_pointer, arch.dwarf_frame_pointer, arch.dwarf_return
         # The address of a PLT entry's frame, as linkers express it: sp + 8 + (((pc & 15) >= n) << 3)
-        self._plt_head = bytes((_BREG + self._sp, 8, _BREG + self._return, 0, _LIT + 15, 0x1A))
-        self._plt_tail = bytes((0x2A, _LIT + 3, 0x24, 0x22))
-        self._expressions = {(_BREG + self._sp, bytes((_DEREF,))): SP_AT, (_BREG + self._bp, bytes((_DEREF,))): BP_AT,
-                             (_BREG + self._sp, bytes((_DEREF, _PLUS, 8))): SP_AT_8}
+        self._plt_head = bytes((OP_BREG0 + self._sp, 8, OP_BREG0 + self._return, 0, OP_LIT0 + 15, OP_AND))
+        self._plt_tail = bytes((OP_GE, OP_LIT0 + 3, OP_SHL, OP_PLUS))
+        self._expressions = {(OP_BREG0 + self._sp, bytes((OP_DEREF,))): SP_AT,
+                             (OP_BREG0 + self._bp, bytes((OP_DEREF,))): BP_AT,
+                             (OP_BREG0 + self._sp, bytes((OP_DEREF, OP_PLUS_UCONST, 8))): SP_AT_8}
 
     def rule_of(self, row: UnwindRow) -> int:
         back, saved = row.rules.get(self._return), row.rules.get(self._bp)
@@ -95,7 +96,7 @@ class StackRules:
             return UNKNOWN, 0
         head, tail = self._plt_head, self._plt_tail
         if cfa.startswith(head) and cfa.endswith(tail) and len(cfa) == len(head) + 1 + len(tail):
-            boundary = cfa[len(head)] - _LIT
+            boundary = cfa[len(head)] - OP_LIT0
             return (PLT, boundary) if 0 <= boundary < 16 else (UNKNOWN, 0)
         reader = Numbers(cfa, 0, 1, len(cfa))
         offset, rest = reader.read_sleb128(), cfa[reader.at:]
@@ -106,14 +107,14 @@ class StackRules:
         """Where the caller's frame pointer is."""
         if rule is None or rule[0] == "undefined":
             return KEPT
-        if rule == ("expression", bytes((_BREG + self._bp, 0))):
+        if rule == ("expression", bytes((OP_BREG0 + self._bp, 0))):
             return AT_BP
         kind, at = rule
         return -at // 8 if kind == "offset" and at < 0 and at % 8 == 0 and -at // 8 < AT_BP else GONE
 
     def _based_on_sp(self, offset: int) -> bytes:
         """The expression ``stack pointer + offset``."""
-        expression = [_BREG + self._sp]
+        expression = [OP_BREG0 + self._sp]
         while not -64 <= offset < 64:
             expression.append(offset & 0x7F | 0x80)
             offset >>= 7

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...arch import Arch
 from ...errors import MachineError
+from ..foreign import dwarf_operations as dw
 from ..foreign import mapped
 from ..foreign.dwarf_numbers import DamagedTablesError, Numbers
 from ..foreign.files import FrameRow
@@ -119,10 +120,12 @@ class _Memory:
 
 
 _ARITHMETIC: dict[int, Callable[[int, int], int]] = {
-    0x1A: lambda a, b: a & b, 0x1C: lambda a, b: a - b, 0x1E: lambda a, b: a * b, 0x21: lambda a, b: a | b,
-    0x22: lambda a, b: a + b, 0x24: lambda a, b: a << min(b, 64), 0x25: lambda a, b: a >> min(b, 64),
-    0x27: lambda a, b: a ^ b, 0x29: lambda a, b: a == b, 0x2A: lambda a, b: a >= b, 0x2B: lambda a, b: a > b,
-    0x2C: lambda a, b: a <= b, 0x2D: lambda a, b: a < b, 0x2E: lambda a, b: a != b}
+    dw.OP_AND: lambda a, b: a & b, dw.OP_OR: lambda a, b: a | b, dw.OP_XOR: lambda a, b: a ^ b,
+    dw.OP_PLUS: lambda a, b: a + b, dw.OP_MINUS: lambda a, b: a - b, dw.OP_MUL: lambda a, b: a * b,
+    dw.OP_SHL: lambda a, b: a << min(b, 64), dw.OP_SHR: lambda a, b: a >> min(b, 64),
+    dw.OP_EQ: lambda a, b: a == b, dw.OP_NE: lambda a, b: a != b, dw.OP_GE: lambda a, b: a >= b,
+    dw.OP_GT: lambda a, b: a > b, dw.OP_LE: lambda a, b: a <= b, dw.OP_LT: lambda a, b: a < b}
+_CONSTANTS = "BbHhIiQq"  # the formats of OP_CONST1U to OP_CONST8S
 
 
 def evaluate_expression(code: bytes, values: dict[int, int], memory: Any, stack: list[int]) -> int:
@@ -130,23 +133,25 @@ def evaluate_expression(code: bytes, values: dict[int, int], memory: Any, stack:
     reader = Numbers(code, 0, 0, len(code))
     while reader.at < reader.end:
         op = reader.read_byte()
-        if 0x30 <= op <= 0x4F:
-            stack.append(op - 0x30)
-        elif 0x70 <= op <= 0x8F:
-            stack.append(values[op - 0x70] + reader.read_sleb128())
+        if dw.OP_LIT0 <= op <= dw.OP_LIT31:
+            stack.append(op - dw.OP_LIT0)
+        elif dw.OP_BREG0 <= op <= dw.OP_BREG31:
+            stack.append(values[op - dw.OP_BREG0] + reader.read_sleb128())
         elif op in _ARITHMETIC:
             right, left = stack.pop(), stack.pop()
             stack.append(int(_ARITHMETIC[op](left, right)) & (1 << 64) - 1)
-        elif op == 0x06:
+        elif op == dw.OP_DEREF:
             stack.append(memory.read_word(stack.pop()))
-        elif op == 0x12:
+        elif op == dw.OP_DUP:
             stack.append(stack[-1])
-        elif op == 0x23:
+        elif op == dw.OP_PLUS_UCONST:
             stack.append(stack.pop() + reader.read_uleb128())
-        elif op in (0x10, 0x11):
-            stack.append(reader.read_uleb128() if op == 0x10 else reader.read_sleb128())
-        elif 0x08 <= op <= 0x0F:
-            stack.append(reader.read_fixed("BbHhIiQq"[op - 8]))
+        elif op == dw.OP_CONSTU:
+            stack.append(reader.read_uleb128())
+        elif op == dw.OP_CONSTS:
+            stack.append(reader.read_sleb128())
+        elif dw.OP_CONST1U <= op <= dw.OP_CONST8S:
+            stack.append(reader.read_fixed(_CONSTANTS[op - dw.OP_CONST1U]))
         else:
             raise DamagedTablesError(f"operation {op:#x} is not known")
     return stack[-1]
