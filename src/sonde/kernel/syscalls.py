@@ -46,7 +46,7 @@ class Fd:
         return self.number < 0
 
     def close(self) -> None:
-        """Release the kernel object; may block while the kernel detaches (see runtime.links)."""
+        """Release the kernel object; may block while the kernel detaches (see runtime.attach.links)."""
         number, self.number = self.number, -1
         if number >= 0:
             os.close(number)
@@ -519,7 +519,7 @@ def drop_privileges() -> None:
 
 def receive_message(socket: int, size: int) -> tuple[bytes, list[int]]:
     """At most ``size`` bytes from a socket, and up to two descriptors that came with them: recvmsg(2) by its own
-    number. The C library of s390x makes it by socketcall(2), of which a seccomp filter cannot see what it does."""
+    number. The C library of s390x makes it by socketcall(2), whose operation seccomp cannot filter."""
     data, control = bytearray(size), bytearray(24)
     vector = struct.pack("=QQ", address_of(data), size)
     head = struct.pack("=QQQQQQQ", 0, 0, address_of(vector), 1, address_of(control), len(control), 0)

@@ -196,7 +196,7 @@ class JsonOutput(Streams):
         self.out.write(encode_text(f'{{"type": "{kind}", "msg": {quote_json(message)}{more}}}\n'))
 
     def report_statistics(self, costs: Sequence[ProbeCost]) -> None:
-        """--stats: what each program cost (runtime.statistics.ProbeCost)."""
+        """--stats: what each program cost (runtime.costs.statistics.ProbeCost)."""
         self._write_message("stats", _cost_json(costs))
 
     def write_provenance(self, run: Provenance) -> None:

@@ -201,7 +201,7 @@ class TextOutput(Streams):
         self._write_error_line("\n".join([said, *show_expansion(span, severity)]))
 
     def report_statistics(self, costs: Sequence[ProbeCost]) -> None:
-        """--stats: what each program cost (runtime.statistics.ProbeCost)."""
+        """--stats: what each program cost (runtime.costs.statistics.ProbeCost)."""
         from .statistics import cost_lines
         for line in cost_lines(costs):
             self.write_note(line)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """Another process whose end the session waits for; ``fd`` becomes readable when it has ended."""
+    """A process whose end the session waits for; ``fd`` becomes readable when it has ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -28,7 +28,7 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What it is called; "process" if it has ended."""
+        """The process's name; "process" if it has ended."""
         try:
             with open(f"/proc/{self.pid}/comm", encoding="utf-8", errors="replace") as file:
                 return file.read().rstrip("\n")
@@ -36,7 +36,7 @@ class Process:
             return "process"
 
     def children(self) -> list[int]:
-        """The processes that it has started and that live; [] if it has ended, or the kernel does not say
+        """The process's living children; [] if it has ended, or the kernel does not say
         (CONFIG_PROC_CHILDREN)."""
         pids: list[int] = []
         try:
@@ -48,7 +48,7 @@ class Process:
         return pids
 
     def has_ended(self) -> bool:
-        """Whether it has."""
+        """Whether the process has ended."""
         import select
 
         waiting = select.poll()
@@ -86,17 +86,17 @@ class Child(Process):
 
     @property
     def name(self) -> str:
-        """The program that it will be."""
+        """The name of the program that it will run."""
         return os.path.basename(self.command[0])
 
     def map_file(self, path: str) -> None:
-        """Let it have a file in its memory until it executes the command; nothing if it cannot."""
+        """Have the child map a file until it executes the command; ignored if it cannot."""
         if self._gate >= 0:
             os.write(self._gate, os.fsencode(path))
             os.read(self._answers, 1)
 
     def start(self) -> None:
-        """Let it execute the command; SondeError if that fails."""
+        """Execute the command; SondeError if that fails."""
         if self._gate < 0 or self._held:
             return
         os.write(self._gate, _GO)
@@ -109,7 +109,7 @@ class Child(Process):
             raise SondeError(f"cannot execute {self.command[0]}: {os.strerror(int(reason))}")
 
     def poll(self) -> int | None:
-        """Its exit status if it has ended."""
+        """The exit status, or None while it runs."""
         return self._reap_child(os.WNOHANG)
 
     def wait(self) -> int:
@@ -129,7 +129,7 @@ class Child(Process):
         return self.status
 
     def close(self) -> None:
-        """End it (SIGTERM) if it still runs, and reap it; one that was never started just goes."""
+        """Terminate the child (SIGTERM) if it still runs, and reap it; one that was never started exits by itself."""
         never_started = self._gate >= 0
         self._close_gate()
         if self._answers >= 0:
@@ -200,7 +200,8 @@ def _map_files(gate: int, answers: int) -> bytes:
 
 
 def _exec_command(path: str, arguments: list[str], gate: int, gate_write: int, answers: int) -> None:
-    """In the child: map the files that come through the gate until it opens, then be the command. Never returns."""
+    """In the child: map the files that come through the gate until it opens, then execute the command. Never
+    returns."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):

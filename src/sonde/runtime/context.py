@@ -101,7 +101,7 @@ class LiveContext:
         return self._show_name(symbol.name, symbol.module), symbol.offset, symbol.module
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
-        """(function, source file, line) of a user address, innermost first, if the script wants to see that."""
+        """(function, source file, line) of a user address, innermost first, if the script shows source lines."""
         if not self._places or is_python_frame(address):
             return ()
         try:
@@ -175,13 +175,13 @@ class LiveContext:
         return boot_time()
 
     def remember_process(self, pid: int) -> None:
-        """Take note of what a process has mapped: its stacks can then be named when it has ended."""
+        """Read a process's mappings, so that its stacks can be named after it has ended."""
         if self._log is not None:
             self._user_symbols.remember_process(pid)
 
     @property
     def mapping_log(self) -> MappingLog | None:
-        """What tells of processes' mappings (kernel.mappings.MappingLog); None if nobody wants to know."""
+        """The log of processes' mappings (kernel.names.mappings.MappingLog); None if the script needs no names."""
         return self._log
 
     def prepare_unwinding(self, process: Process | None) -> None:
@@ -200,7 +200,7 @@ class LiveContext:
             tables.prepare_process(process.pid)
 
     def close(self) -> None:
-        """Stop watching processes; what was seen of them stays known."""
+        """Stop watching processes; what is known of them stays."""
         if self.unwind_tables is not None:
             self.unwind_tables.close()
         if self._log is not None:

@@ -67,7 +67,7 @@ class BudgetLosses(Record):
 
 
 class Losses(Record):
-    """What did not get through, (name or site, count) each; everything zero is left out. ``str()`` says it."""
+    """What was lost, (name or site, count) each, without zeros. ``str()`` has it in words."""
 
     records: list[tuple[str, int]]        # by probe: the data ring was full, or the end came before they were printed
     errors: list[tuple[ErrorSite, int]]   # by place in the script: map full, failed reads, division by zero ...
@@ -79,7 +79,7 @@ class Losses(Record):
     shared: int = 0                       # addresses of user code at which a process had one file after another
     withheld: BudgetLosses | None = None      # what a budget kept back; None without one
     unplaced: list[tuple[str, int]] = []  # by container, pod or service: its events before it was known to be that
-    unnamed: list[tuple[str, int]] = []   # the same of containers of which nothing says what they are called
+    unnamed: list[tuple[str, int]] = []   # the same for containers whose name nothing gives
     unknown: int = 0                      # control groups that could not be followed: names and filters may lack them
     strayed: int = 0                      # processes of -c that could not be followed
 
@@ -104,7 +104,7 @@ class Losses(Record):
 
     @property
     def notes(self) -> list[str]:
-        """Of them those that belong to no place in the script."""
+        """The losses that have no place in the script."""
         lines = [f"{self.late} event{_plural_suffix(self.late)} came late, out of order"] if self.late else []
         if self.short:
             end = "ends" if self.short == 1 else "end"
@@ -147,7 +147,7 @@ def describe_skipped(probe: str, count: int) -> str:
 
 
 def join_placeless(errors: list[tuple[ErrorSite, int]]) -> list[tuple[ErrorSite, int]]:
-    """The same, with those added up that read the same, for the places where they happened are not shown."""
+    """The same, adding up failures that read the same because their places are not shown."""
     joined: dict[object, tuple[ErrorSite, int]] = {}
     for index, (site, count) in enumerate(errors):
         hidden = site.span is not None and shown_place(site.span) is None

@@ -1,4 +1,4 @@
-"""Which run something comes from: made in one place, and included in everything that leaves Sonde."""
+"""The run that an output comes from, included in everything that Sonde writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 LONGEST = 2000  # characters of a command
-LEEWAY = 0.1    # seconds that a run may be shorter than was asked
+LEEWAY = 0.1    # seconds by which a run may be shorter than intended
 NOTHING_LOST = "nothing was lost"
 _CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
 

@@ -58,7 +58,8 @@ ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
 
 class Session:
     """Runs one ScriptSpec. ``done`` says that the script has ended, ``reason`` why: exit, signal, child, process,
-    iterators (all of them have been read), begin (there is no other probe to wait for), or what :meth:`end` was given.
+    iterators (all of them have been read), begin (there is no other probe to wait for), or what :meth:`request_end` was
+    given.
 
     ``values`` gives the spec's globals beyond those that the session knows (start_ns, cpid, self_pid, cpus).
     ``handle_signals``: SIGINT, SIGTERM and SIGHUP end the session (main thread only), and then ``ending`` says since

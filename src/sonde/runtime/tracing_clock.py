@@ -35,7 +35,7 @@ class TracingClock:
             self._state.write_global("most_elapsed", self._lead)
 
     def go_on(self) -> None:
-        """All that does not tick by itself is attached. The order of the stores matters: programs are running."""
+        """All probes but timers are attached. The order of the stores matters: programs are running."""
         if self._state.has_global("start_ns"):
             self._state.write_global("start_ns", boot_time() - self._lead)
             self._state.write_global("most_elapsed", FOREVER)

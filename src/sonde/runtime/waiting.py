@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .records.delivery import Delivery
 
     class FollowedLog(Protocol):
-        """What tells of processes or control groups while a script runs."""
+        """A log of processes or control groups that is read while a script runs."""
 
         @property
         def fds(self) -> list[int]:
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
         @property
         def is_prompt(self) -> bool:
-            """Whether it has to be read at once, not when there is something else to do."""
+            """Whether it has to be read at once, not just when there is something else to do."""
 
         @property
         def rest(self) -> float:
-            """Seconds for which what it tells can wait, when there is nothing else to do."""
+            """Seconds that reading can wait, when there is nothing else to do."""
 
         def drain_rings(self) -> None:
-            """Take in what has been told."""
+            """Read what is there."""
 
         def count_losses(self, losses: Losses) -> None:
-            """Add what was not seen."""
+            """Add what this log lost to ``losses``."""
 
 
 class Waiting:
@@ -49,7 +49,7 @@ class Waiting:
         self.add_urgent(self.woken)
 
     def add_urgent(self, fd: int) -> None:
-        """Wait for one more."""
+        """Wait for one more descriptor."""
         for waiting in (self._urgent, self._records, self._all):
             waiting.register(fd, select.EPOLLIN)
 
@@ -58,7 +58,7 @@ class Waiting:
         self._urgent.register(ring, select.EPOLLIN)
 
     def watch(self, urgent: Iterable[int], rings: Iterable[int]) -> None:
-        """Wait for these from now on, and for the logs."""
+        """Wait for these descriptors from now on, and for the logs."""
         for fd in [*urgent, *(fd for log in self.logs if log.is_prompt for fd in log.fds)]:
             self.add_urgent(fd)
         self._unhurried = frozenset([fd for log in self.logs if not log.is_prompt for fd in log.fds])

@@ -196,7 +196,7 @@ class ElfFile(ForeignFile):
         if self._debug is None and not self._has_symbols:
             self._debug = self._open_stored(symbol_store.open_debug_file, symbol_store.open_symbols)
         self._functions: list[UserFunction] | None = None
-        self.hazards: tuple[str, dict[int, str]] | None = None  # see kernel.returns
+        self.hazards: tuple[str, dict[int, str]] | None = None  # see kernel.names.returns
 
     @property
     def kept_bytes(self) -> int:
@@ -470,8 +470,8 @@ _open: dict[ForeignFile, None] = {}      # least recently used first
 
 
 def limit_kept_bytes(symbols: int) -> None:
-    """Keep no more than five eighths of these bytes (see memory.Memory); the rest is for kernel.user_symbols and
-    kernel.mappings."""
+    """Keep no more than five eighths of these bytes (see base.memory); the rest is for user_symbols and mappings
+    in kernel.names."""
     for cache, share in ((_contents, 3 * symbols // 8), (_known, symbols // 12),
                          (_stamps, symbols // 24), (_refused, symbols // 24), (_demangled, symbols // 12 - 4096),
                          (_left_mangled, 4096)):

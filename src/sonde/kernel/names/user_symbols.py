@@ -155,9 +155,9 @@ _NAMED = 250    # bytes that a named address takes besides the name
 
 
 class UserSymbols:
-    """Symbols of processes' addresses. Maps are read when a process is first seen; ``log`` (kernel.mappings) knows
-    those of processes that ended before they were seen. They take ``memory`` bytes: the processes least recently asked
-    about are dropped first."""
+    """Symbols of processes' addresses. Maps are read when a process is first seen; ``log`` (kernel.names.mappings)
+    knows those of processes that ended before they were seen. They take ``memory`` bytes: the processes least recently
+    asked about are dropped first."""
 
     def __init__(self, log: MappingLog | None = None, memory: int = Memory().symbols // 4) -> None:
         self._log = log

@@ -123,7 +123,7 @@ class Attachments:
                               [warning.message for warning in self.warnings[:5] or [missed]])
 
     def start_iterators(self, programs: list[LoadedProgram]) -> Iterators | None:
-        """Let those begin that somebody reads; None if there are none."""
+        """Start reading the iterators; None if there are none."""
         for program in programs:
             point = program.spec.attach[0]
             if KINDS[point.kind].iterates:
@@ -143,7 +143,7 @@ class Attachments:
         return self.gated.count_slow_links() + self.links.count_slow_links()
 
     def stop(self) -> None:
-        """Detach; what is slow to close is closed later."""
+        """Detach all programs; links that are slow to close are closed later."""
         for links in (self.gated, self.links):
             links.detach_all()
 

@@ -42,7 +42,7 @@ class Iterators:
             self._waiting.append((name, syscalls.iterator_create(link)))
 
     def pin_iterator(self, name: str, program: Fd, path: str) -> None:
-        """An iterator that is left behind as a file, read by whoever reads that. AttachError if it cannot be."""
+        """Pin an iterator as a file; reading the file runs it. AttachError if the kernel refuses."""
         with syscalls.link_iterator(program) as link:
             try:
                 syscalls.pin_object(link, path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-Missing: TypeAlias = "Callable[[AttachError, Attach], None]"  # is told of an attach point that is not available
+Missing: TypeAlias = "Callable[[AttachError, Attach], None]"  # called with an attach point that is not available
 
 
 class Loader:
@@ -27,8 +27,8 @@ class Loader:
         self._spec, self._maps, self._missing = spec, maps, missing
 
     def create_maps(self) -> None:
-        """All maps that are not there, in the order of the spec; those that were created stay in ``maps`` if one cannot
-        be."""
+        """Create the maps that do not exist yet, in the order of the spec; those that were created stay in ``maps`` if
+        one cannot be."""
         cpus = possible_cpus()
         for spec in [spec for spec in self._spec.maps if spec.name not in self._maps]:
             self._maps[spec.name] = create_map(self._with_size(spec), cpus)
@@ -51,7 +51,7 @@ class Loader:
         return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec.name, self._spec.config.perf_rb_pages), spec.flags)
 
     def load_programs(self) -> list[LoadedProgram]:
-        """All programs, less those whose function is not there."""
+        """Load all programs, except those whose function does not exist."""
         programs: list[LoadedProgram] = []
         modules: dict[str, Fd | None] = {}
         try:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...source import Span
 
     class LoadArguments(TypedDict):
-        """What prog_load() is asked for, in whatever way a program is loaded."""
+        """The arguments of prog_load() that all ways of loading share."""
 
         type: int
         code: bytes
@@ -58,7 +58,7 @@ class LoadedProgram:
         self.fd = fd
 
     def run(self) -> int:
-        """Run it once, here and now (begin, end and self programs)."""
+        """Run the program once, now (begin, end and self programs)."""
         return syscalls.prog_test_run(self.fd)
 
     def program_info(self) -> ProgramInfo:
@@ -66,7 +66,7 @@ class LoadedProgram:
         return syscalls.prog_info(self.fd)
 
     def close(self) -> None:
-        """Give the program up; it lives on while links hold it."""
+        """Close the descriptor; the program lives on while links hold it."""
         self.fd.close()
 
 

@@ -1,4 +1,4 @@
-"""Many system calls, each of which waits, side by side."""
+"""Many blocking system calls in parallel."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class Budget:
     # figures
 
     def missed_calls(self) -> list[tuple[str, int]]:
-        """Links.missed() of the budget's links."""
+        """Links.missed_calls() of the budget's links."""
         with self._lock:
             return self._links.missed_calls()
 

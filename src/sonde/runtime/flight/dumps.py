@@ -28,7 +28,7 @@ class CpuPart(Record):
 
     @property
     def line(self) -> str:
-        """For people."""
+        """The CPU's part in words."""
         text = f"CPU {self.cpu}: no records"
         if self.count:
             text = (f"CPU {self.cpu}: {self.count} record{'' if self.count == 1 else 's'}, "
@@ -52,12 +52,12 @@ class Dump(Record):
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """How many records the dump has."""
         return sum(part.count for part in self.parts)
 
     @property
     def lines(self) -> list[str]:
-        """The head, for people."""
+        """The head in words."""
         why = f"{self.by}: {self.why}" if self.why else self.by
         return [f"dump {self.number}: {why}", f"{strftime(_CLOCK, self.when)}",
                 *[part.line for part in self.parts], *self.lost]
@@ -72,7 +72,7 @@ class Dump(Record):
 
 def make_dump(stretches: Sequence[Stretch], since: int, wall_clock: Callable[[int, str], int], now: int, number: int,
               why: str, by: str, lost: Sequence[str]) -> Dump:
-    """What of ``stretches`` was not made before ``since``; ``now`` is the moment of the dump (boot clock)."""
+    """The records of ``stretches`` from ``since`` on; ``now`` is the moment of the dump (boot clock)."""
     recent = [stretch.since(since) for stretch in stretches]
     parts = []
     for stretch in recent:

@@ -27,7 +27,7 @@ class FlightMemory:
         self.begun = 0
 
     def keep_beginning(self) -> None:
-        """``begin`` has ended: keep what it has sent, which later records would overwrite."""
+        """Called when ``begin`` has ended: keep its records, which later ones would overwrite."""
         self.beginning = self.read_since(0)
         self.begun = boot_time()
 
@@ -36,11 +36,11 @@ class FlightMemory:
         return self._reader.read_stretches()
 
     def read_since(self, moment: int) -> list[Records]:
-        """What it holds that is not older than a moment (boot clock, ns)."""
+        """The records from a moment on (boot clock, ns)."""
         return list(merge_stretches([stretch.since(moment) for stretch in self.read_stretches()]))
 
     def take_held_dumps(self) -> int:
-        """Let the script ask for a dump again: how often dump() was called since it last had asked."""
+        """Allow the script to request a dump again; returns how often dump() was called meanwhile."""
         if not self._state.has_global("dump_asked"):
             return 0
         held = self._state.read_global("dumps_held")

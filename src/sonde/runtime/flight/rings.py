@@ -66,7 +66,7 @@ class Stretch(Record):
                 max([max(batch.times) for batch in self.batches], default=0))
 
     def since(self, moment: int) -> Stretch:
-        """Of it what is not older than ``moment``; each batch in the order of time."""
+        """The part that is not older than ``moment``; each batch is sorted by time."""
         batches = []
         for batch in self.batches:
             if batch.times != sorted(batch.times):
@@ -100,7 +100,7 @@ class FlightReader:
         return self._heads[(cpu * HEADS_STRIDE + offset) >> 3]
 
     def _complete_end(self, cpu: int) -> int:
-        """The number of a byte before which all records are complete."""
+        """The offset before which all records are complete."""
         for _ in range(PATIENCE):
             for _ in range(TRIES):
                 head = self._word(cpu, HEAD)
@@ -136,7 +136,7 @@ class FlightReader:
         return bytes(self._view[at:at + self._element])
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Unmap the memory."""
         self._view.release()
         self._heads.release()
 
@@ -221,7 +221,7 @@ def _make_batch(segment: bytes, base: int, starts: Sequence[int], sites: int | l
 
 
 def merge_stretches(stretches: Sequence[Stretch]) -> Iterator[Records]:
-    """The records of all CPUs in the order of time, a portion at a time. The batches are used up."""
+    """The records of all CPUs in the order of time, a portion at a time. Consumes the batches."""
     queues = [_Queue(stretch.batches) for stretch in stretches if stretch.batches]
     order = Sequencer()
     while queues:
@@ -234,7 +234,7 @@ def merge_stretches(stretches: Sequence[Stretch]) -> Iterator[Records]:
 
 
 class _Queue:
-    """Batches of a CPU, and before what time none of those from each of them on has a record."""
+    """Batches of a CPU, with the earliest time in each batch and those after it."""
 
     def __init__(self, batches: list[Batch]) -> None:
         self.batches = batches

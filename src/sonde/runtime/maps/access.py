@@ -54,7 +54,7 @@ class Map:
         self._per_cpu = spec.type.startswith(("percpu_", "lru_percpu_"))
         self._cpus = possible_cpus if self._per_cpu else spec.cpus
         self._element = round_up(spec.value_size, 8) * possible_cpus if self._per_cpu else spec.value_size
-        self._holds_zero = False                     # zero() left a keyless aggregate its place
+        self._holds_zero = False               # zero() set a keyless aggregate to 0, which is shown
         self._base: State | None = None        # of a keyless aggregate, at its last clear() or zero()
         self._bases: dict[bytes, State] = {}   # the same by key
         self._zeroed: set[bytes] = set()       # keys that zero() left with nothing
@@ -65,7 +65,7 @@ class Map:
 
     @property
     def memory(self) -> mmap:
-        """The mapping of one that is memory."""
+        """The mapping of a map that is memory."""
         assert self._memory is not None
         return self._memory
 
@@ -172,7 +172,7 @@ class Map:
         return syscalls.map_delete(self.fd, key)
 
     def close(self) -> None:
-        """Give the memory and the map back."""
+        """Release the memory and the map."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -182,7 +182,7 @@ class Map:
 
     @property
     def _clears_by_subtraction(self) -> bool:
-        """Whether clearing is a matter of user space: nothing but updates happens in the kernel."""
+        """Whether clearing happens in user space alone, by subtraction: the kernel only updates."""
         return self.aggregate is not None and self.aggregate.is_additive and not self.spec.read_in_kernel \
             and not self.spec.type.startswith("lru_")
 
@@ -221,7 +221,7 @@ class Map:
         for key in idle:
             raw = self._take_element(key, 2 * len(idle) >= self.spec.max_entries)
             late = merge.subtract_state(self._merge_cells(raw)[0], bases.pop(key)) if raw is not None else ()
-            if any(late):  # it came to life just now
+            if any(late):  # it appeared just now
                 gains.append((key, late))
         self._bases, self._zeroed = bases, set()
         return self._finish_items(gains)
@@ -252,7 +252,7 @@ class Map:
 
     @property
     def _marker_offsets(self) -> range:
-        """Where the slots say that they have been given a value: the lowest byte of a word that is then 1."""
+        """Offsets of the markers that say whether a slot has a value: the lowest byte of a word, 1 if so."""
         spec = self.spec
         return range(spec.marker + _LOWEST, spec.value_size, spec.stride) if spec.marker else range(0)
 
@@ -272,7 +272,7 @@ class Map:
         return merge.apply_signs(self.aggregate, [state])[0]
 
     def _empty_memory(self, now: State | None) -> None:
-        """Let the value be 0: ``now`` is subtracted from later ones; None where there is no subtracting."""
+        """Set the value to 0: ``now`` is subtracted from later reads; None without subtraction."""
         if now is not None:
             self._base = now
             return
@@ -314,7 +314,7 @@ class Map:
             elements = slots.read_elements(memory)
             if take:
                 slots.free_slots(memory)
-        for chunk in self._read_hash(take):  # what has moved there meanwhile is read from there
+        for chunk in self._read_hash(take):  # elements that moved to the hash meanwhile are read there
             cells = _split_cells(chunk.cells, self._element)
             elements |= zip(_split_cells(chunk.keys, self.spec.key_size), cells)
         yield _Chunk(b"".join(elements), b"".join(elements.values()))

@@ -15,7 +15,7 @@ _FIRST = PURSES * PURSE // 8
 
 
 def read_slots(words: memoryview) -> Iterator[tuple[int, int, int]]:
-    """Of each element: which word is its owner's, the thread's id, and the value. ``words``: the table, as u64s.
+    """For each element: (index of its owner's word, thread id, value). ``words``: the table, as u64s.
 
     A value belongs to the owner that is there before and after it is read.
     """

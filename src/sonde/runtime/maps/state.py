@@ -39,7 +39,7 @@ class State:
         return self._probes + self._errors + self._globals.index(name)
 
     def read_global(self, name: str) -> int:
-        """What is now in a global; 0 if there is none of that name."""
+        """The value of a global; 0 if there is none of that name."""
         if name not in self._globals:
             return 0
         at = 8 * self._index(name)

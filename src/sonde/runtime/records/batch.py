@@ -43,12 +43,12 @@ class Batch:
                 for time, site, offset in zip(self.times, self.site_of_each(), self.offsets)]
 
     def part(self, start: int, stop: int) -> Batch:
-        """Records ``start`` to ``stop`` of it."""
+        """Records ``start`` to ``stop``, as a batch."""
         sites = self.sites if isinstance(self.sites, int) else self.sites[start:stop]
         return Batch(self.base, self.buffer, self.times[start:stop], sites, self.offsets[start:stop])
 
     def sort(self) -> None:
-        """Into the order of time; of equal times that of the ring."""
+        """Sort by time, then by position in the ring."""
         order = sorted(range(len(self.times)), key=self.times.__getitem__)
         self.times = [self.times[i] for i in order]
         self.offsets = [self.offsets[i] for i in order]
@@ -56,13 +56,13 @@ class Batch:
             self.sites = [self.sites[i] for i in order]
 
     def split(self, time: int, inclusive: bool = False) -> tuple[Batch, Batch]:
-        """What comes before a time (``inclusive``: and at it), and the rest."""
+        """The records before a time (``inclusive``: and those at it), and the rest."""
         at = (bisect_right if inclusive else bisect_left)(self.times, time)
         return self.part(0, at), self.part(at, len(self))
 
 
 class Records:
-    """Batches one after the other; iterated over record by record."""
+    """A sequence of batches, iterated over record by record."""
 
     __slots__ = ("batches",)
 
@@ -78,7 +78,7 @@ class Records:
 
 
 def merge_batches(batches: Sequence[Batch]) -> list[Batch]:
-    """Batches in the order of time, and of the ring where times are equal."""
+    """Merge batches into the order of time, then of the ring."""
     merged: list[Batch] = []
     last = None
     for time, position, site, buffer, offset in sorted([event for batch in batches for event in batch.events()]):

@@ -56,15 +56,15 @@ class Delivery:
 
     @property
     def late(self) -> int:
-        """Records that were handed over after later ones."""
+        """How many records were handed over after later ones."""
         return self._sequencer.late
 
     def __bool__(self) -> bool:
-        """Whether records are held whose place in the order is not yet certain."""
+        """Whether records are held whose order is not certain yet."""
         return bool(self._sequencer)
 
     def seconds_until_certain(self) -> float:
-        """Seconds until the place of the oldest record that is held may be certain."""
+        """Seconds until the order of the oldest held record may be certain."""
         oldest = self._sequencer.oldest_time()
         return (oldest + WINDOW - boot_time()) / 1e9 + 0.001 if oldest else 0.0
 
@@ -106,7 +106,7 @@ class Delivery:
     # on the way out
 
     def take_records(self) -> Records:
-        """The next records whose place is certain: so many as can be handled in a moment."""
+        """The next records whose order is certain, as many as can be handled in a moment."""
         self._fit_portion()
         full = self._sequencer.held_bytes() > self._memory
         return self._release_records(None if full else self._certain_before())
@@ -117,7 +117,7 @@ class Delivery:
         return records
 
     def _fit_portion(self) -> None:
-        """Let portions be so large that handling one takes about a turn."""
+        """Choose the size of portions so that handling one takes about a turn."""
         count, since = self._handed
         if count:
             taken = max(time.monotonic() - since, 1e-6)
@@ -157,7 +157,7 @@ class Delivery:
         return before != self._last_position
 
     def _drop_held_records(self) -> Records:
-        """Count all that is held as lost, but for what costs nothing and changes what is printed at the end."""
+        """Count the held records as lost, except cheap ones that change what is printed at the end."""
         batches = []
         for site, buffer, offset in self._sequencer.release_records(None):
             if self._kinds[site] in _CHEAP:

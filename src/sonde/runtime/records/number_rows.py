@@ -33,7 +33,7 @@ class NumberRows(Sequence["Item"]):
         self._columns = [array("q" if each else "Q") for each in signed]
 
     def append_columns(self, columns: Sequence[Sequence[int]]) -> None:
-        """More rows."""
+        """Add rows."""
         for column, numbers in zip(self._columns, columns):
             column.extend(array(column.typecode, numbers))
 
@@ -100,12 +100,12 @@ def _describe(column: array[int]) -> Digit:
 
 
 def _greatest_code(digits: Sequence[Digit]) -> int:
-    """No number that :func:`_join_digits` makes is further from 0."""
+    """The greatest distance from 0 of any number that :func:`_join_digits` makes."""
     return prod([max(count, abs(least) + count) for least, count in digits if count > 1])
 
 
 def _join_digits(columns: Sequence[list[int]], digits: Sequence[Digit]) -> list[int]:
-    """A number for each row of key and value; the value is the most significant digit."""
+    """One number for each row of key and value, with the value as its most significant digit."""
     codes = [0] * len(columns[0])
     first = True
     for numbers, (least, count) in zip((columns[-1], *columns[:-1]), (digits[-1], *digits[:-1])):
@@ -116,7 +116,7 @@ def _join_digits(columns: Sequence[list[int]], digits: Sequence[Digit]) -> list[
 
 
 def _split_digits(codes: list[int], digits: Sequence[Digit]) -> list[list[int]]:
-    """The columns of which :func:`_join_digits` made these numbers."""
+    """The inverse of :func:`_join_digits`: the columns."""
     columns: list[list[int]] = []
     varying = sum(count > 1 for _, count in digits)
     for least, count in (*digits[-2::-1], digits[-1]):  # from the least significant one
@@ -134,7 +134,7 @@ def _split_digits(codes: list[int], digits: Sequence[Digit]) -> list[list[int]]:
 
 
 def make_rows(spec: MapSpec) -> NumberRows | None:
-    """For the pairs of a map; None where not all of what they are is numbers."""
+    """The rows of a map's pairs; None unless all keys and values are numbers."""
     key, value = spec.key, spec.value
     parts = list(key.of) if isinstance(key, Tuple) and not key.names else [key]
     signed = [part.signed for part in parts if isinstance(part, Int) and part.__class__ is Int]

@@ -22,10 +22,10 @@ class Sequencer:
         self._controls: list[tuple[int, Raw]] = []  # (position in the data ring, record), in ring order
         self._consumed = 0  # position up to which the data ring has been read
         self._released = 0  # the greatest time that has left
-        self.late = 0       # records that came when later ones had left: they are out of order
+        self.late = 0       # records that came after later ones had left: they are out of order
 
     def add_batch(self, batch: Batch, consumed: int) -> None:
-        """Take what was read from the data ring, up to position ``consumed``, in ring order."""
+        """Add what was read from the data ring, up to position ``consumed``, in ring order."""
         self._consumed = consumed
         if not batch.times:
             return
@@ -39,7 +39,7 @@ class Sequencer:
             self._pending.append(batch)
 
     def _insert(self, batch: Batch) -> None:
-        """Put a batch in its place; only what lies between its first time and the newest one is sorted anew."""
+        """Insert a batch; only records between its first time and the newest one are sorted again."""
         pending, first, newest, later = self._pending, batch.times[0], self.newest_time(), []
         while pending and pending[-1].times[-1] > first:
             before, after = pending.pop().split(first, True)
@@ -52,7 +52,7 @@ class Sequencer:
             pending.append(beyond)
 
     def add_control(self, position: int, record: Raw) -> None:
-        """Take a control record that was made when the data ring's producer stood at ``position``."""
+        """Add a control record that was made when the data ring's producer stood at ``position``."""
         self._controls.append((position, record))
 
     @property
@@ -95,7 +95,7 @@ class Sequencer:
         return count
 
     def _take_first(self, count: int) -> list[Batch]:
-        """The first ``count`` data records, which are held no more."""
+        """Remove and return the first ``count`` data records."""
         taken, left, whole = [], count, 0
         for batch in self._pending:
             if len(batch) > left:

@@ -49,7 +49,7 @@ class Ring:
         self.position = self._consumer[0]  # everything before it has been read
 
     def unread_bytes(self) -> int:
-        """Bytes that wait to be read (some of them perhaps still being written)."""
+        """Bytes to read; some may still be being written."""
         return self._producer[0] - self.position
 
     def read_records(self, limit: int = 1 << 62) -> Batch:
@@ -83,7 +83,7 @@ class Ring:
         return Batch(position, buffer, times, sites[0] if same else sites, offsets)
 
     def _copy_words(self, start: int, count: int) -> bytes:
-        """Words of the ring; the last record may go on at its beginning."""
+        """Copy words out of the ring; the last record may wrap around to its beginning."""
         beyond = (start + count << 3) - self.size
         whole = bytes(self._data[start << 3:start + count << 3])
         return whole + bytes(self._data[:beyond]) if beyond > 0 else whole
@@ -108,7 +108,7 @@ class Ring:
         return starts, at
 
     def _scan_alike(self, start: int, most: int) -> range:
-        """The same of those that have the length of the first; its stop is the word after them."""
+        """The leading run of equal-length records, as word offsets; its stop is the word after them."""
         halves = self._halves[2 * start:]
         first = halves[0]
         if first >= BPF_RINGBUF_DISCARD_BIT:

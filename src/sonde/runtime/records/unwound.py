@@ -14,7 +14,7 @@ _HEAD = Layout("=II").unpack_from
 
 
 class UnwoundStack(StackTrace):
-    """A user stack whose frames are found here; equal ones have equal frames."""
+    """A user stack unwound in user space; stacks are equal if their frames are."""
 
     __slots__ = ("_addresses",)
 
@@ -29,7 +29,7 @@ class UnwoundStack(StackTrace):
 
     @property
     def lost(self) -> bool:
-        """Never: the frames came with the record."""
+        """Never: the record has the frames."""
         return False
 
 

@@ -27,7 +27,7 @@ Items: TypeAlias = "Sequence[Item]"
 
 
 class Clock(Protocol):
-    """What time it is, and was."""
+    """The present time, and the wall clock of past moments."""
 
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
@@ -37,7 +37,7 @@ class Clock(Protocol):
 
 
 class DecodingContext(Clock, Protocol):
-    """What a number in a record cannot tell by itself: names, frames, clocks, and how strings are cut."""
+    """What numbers in records stand for: names, frames, times; and how strings are cut."""
 
     text_size: int  # strings of this capacity came from str() and get the trailer when they were cut
     trailer: str
@@ -77,7 +77,7 @@ class DecodingContext(Clock, Protocol):
         """Name of the container, pod or service that a cgroup is a part of; "" if it is of none."""
 
     def close(self) -> None:
-        """Look up nothing new; what was looked up stays known."""
+        """Stop looking up names; those that are known stay."""
 
 
 def format_bare_address(address: int) -> str:
@@ -355,12 +355,12 @@ class StackTrace:
 
     @property
     def lost(self) -> bool:
-        """There was no room for its frames; where there is no stack at all, the id is 0."""
+        """Whether the kernel had no room for its frames; without any stack, the id is 0."""
         return bool(self.id) and not (self.addresses or self._context.stack_frames(self.id))
 
     @property
     def entered(self) -> list[bool]:
-        """Of each frame of Python: whether C has called the interpreter for it."""
+        """For each Python frame, whether C called the interpreter for it."""
         return [bool(address & PYTHON_ENTERED) for address in self.addresses]
 
     @property
@@ -462,13 +462,13 @@ _INTERPRETER = ("_PyEval_", "PyEval_")  # and those that call them
 
 def merge_python_frames(native: Sequence[_T], names: Sequence[str], python: Sequence[_T],
                         entered: Sequence[bool]) -> list[_T]:
-    """A thread's frames as a reader of Python code knows them, innermost first.
+    """A thread's native and Python frames as one stack, innermost first.
 
-    In the place of each native frame of the interpreter's (by ``names``) stand the Python functions that it runs, up to
-    the one for which C has called it (``entered``); what lies between is what Python has called in C. Where these do
-    not match (the stack was not unwound to its end, or not seen as a whole), only what the innermost Python function
-    has called is certain; and where no frame of the interpreter's was found, only the innermost native frame. What lies
-    below the outermost is the interpreter's too."""
+    Each native frame of the interpreter (by ``names``) is replaced by the Python functions that it runs, up to the one
+    for which C called it (``entered``); native frames between them are C functions that Python called. If the two do
+    not match (the stack was truncated, or not unwound to its end), the only native frames are those that the innermost
+    Python function called; if no interpreter frame is seen, it is the innermost one alone. Frames below the outermost
+    interpreter frame are left out."""
     if not python:
         return list(native)
     evaluating = [at for at, name in enumerate(names) if name.startswith(_EVALUATES)]
