@@ -33,7 +33,7 @@ def _read_cpu_list(kind: str) -> list[int]:
             cpus = parse_cpu_list(file.read())
     except OSError as error:
         raise MachineError(f"/sys/devices/system/cpu/{kind}: {error.strerror}",
-                                 ["is sysfs mounted at /sys?"]) from None
+                           ["is sysfs mounted at /sys?"]) from None
     return cpus or [0]
 
 

@@ -236,7 +236,7 @@ class ElfFile(ForeignFile):
             names += sum([len(row[0]) for row in rows])
             if len(functions) > MOST_FUNCTIONS or names > MOST_NAMES:
                 raise ReaderError(f"{self.path} has more than {MOST_FUNCTIONS} functions" if names <= MOST_NAMES else
-                             f"the names of its functions have more than {MOST_NAMES} characters")
+                                  f"the names of its functions have more than {MOST_NAMES} characters")
             if not rows:
                 break
         return functions
