@@ -17,7 +17,7 @@ from sonde.functions import FUNCTIONS
 from sonde.language import ast
 
 PROBES = ("BEGIN", "t:syscalls:sys_enter_execve", "t:syscalls:sys_exit_openat", "u:c:malloc", "ur:c:malloc",
-          "profile:hz:99", "rt:sched_switch", "t:skb:kfree_skb", "k:vfs_read", "f:vfs_read",
+          "profile:hz:99", "rt:sched_switch", "rt:sys_enter", "t:skb:kfree_skb", "k:vfs_read", "f:vfs_read",
           "t:sock:inet_sock_set_state")
 BEFORE = ("$p = (uint64 *)5; $q = $p; $a = (uint8[8])nsecs; $b = $a; $l = curtask; $sk = (struct sock *)5; "
           "$skb = (struct sk_buff *)5; $dev = (struct net_device *)5; $n = 5; $text = str(5); "

@@ -144,7 +144,8 @@ def test_functions(name: str) -> None:
     """A row's example is right; what it may lack is of the machine."""
     example = FUNCTIONS[name].example.replace("args.", "$args.")
     found = []
-    for place in ("begin", "kprobe:vfs_read", "tracepoint:syscalls:sys_enter_openat"):
+    raw = ["rawtracepoint:sys_enter"] if "rawtracepoint" in FUNCTIONS[name].probes else []
+    for place in ("begin", "kprobe:vfs_read", "tracepoint:syscalls:sys_enter_openat", *raw):
         for action in (f"{example};", f"print({example});", f"@y = {example};"):
             for map in ("@x", "@x[tid]"):
                 text = NEEDS.format(place=place, action=action, map=map)

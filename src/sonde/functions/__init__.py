@@ -20,7 +20,8 @@ FAMILIES = {
     "network": "ntop ntop_by pton macaddr bswap sock_laddr sock_raddr sock_spliced fd_socket socket_inode "
                "recv_takes tcp_state socket_cookie skboutput",
     "block": "request_disk bio_disk",
-    "tasks": "is_dead",
+    "tasks": "is_dead compat_call",
+    "runs": "is_over warn_count",
     "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",
     "actions": "exit dump signal signal_thread override write_user unwatch",
     "checks": "assert static_assert fail comptime getopt exists one_of assert_str is_array is_integer is_literal "
