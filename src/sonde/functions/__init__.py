@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 # The order is that of the documentation.
 FAMILIES = {
     "printing": "printf print errorf warnf debugf cat system time strftime nstat",
-    "maps": "clear zero delete has_key has_keys find is_scalar len",
+    "maps": "clear zero delete has_key has_keys in_order tell_more find is_scalar len",
     "aggregates": "count sum avg min max stats hist lhist tseries",
     "strings": "str buf strlen strcap strncmp strcontains strstr memcmp path abspath fs_root default_str_length",
     "joining": "words join str_join str_concat",
@@ -21,7 +21,7 @@ FAMILIES = {
                "recv_takes tcp_state socket_cookie skboutput",
     "block": "request_disk bio_disk",
     "tasks": "is_dead compat_call",
-    "runs": "is_over warn_count",
+    "runs": "is_over warn_count at_intervals",
     "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",
     "actions": "exit dump signal signal_thread override write_user unwatch",
     "checks": "assert static_assert fail comptime getopt exists one_of assert_str is_array is_integer is_literal "

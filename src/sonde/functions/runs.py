@@ -11,4 +11,7 @@ ROWS = (
     Function("warn_count", ("count:map", "format:literal"), NOTHING,
              "Warn of what a map without keys counted, if it did, and clear it.",
              'warn_count(@lost, "%lld calls are not among these")', library="runs"),
+    Function("at_intervals", ("seconds:map", "interval:int", "outputs:map", "count:int", "output:raw"), NOTHING,
+             "In interval:s:1: do something every so many seconds, and exit after so many times, unless that is 0.",
+             "at_intervals(@seconds, $1, @outputs, $2, print(@x))", library="runs"),
 )
