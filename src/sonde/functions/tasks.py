@@ -8,6 +8,6 @@ ROWS = (
     Function("is_dead", ("task:ptr",), None, "At sched_switch: whether a task leaves its CPU for good.",
              "is_dead(curtask)", library="tasks"),
     Function("compat_call", ("numbers:literal?", "socket_numbers:literal?"), None,
-             "At a raw sys_enter: whether a 32-bit program makes the call, or one of these, or of these of socketcall().",
+             "At a raw sys_enter: whether a 32-bit program makes the call, one of these, or one of socketcall().",
              'compat_call("362,364", "3,5")', probes=("rawtracepoint",), library="tasks"),
 )
