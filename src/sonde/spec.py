@@ -211,9 +211,9 @@ class Inlined(Record):
 
     def format_callers(self, names: list[str] | None = None) -> str:
         """``main, work (3 places)``; with ``names`` in place of the callers, as many as there are."""
-        found = names or self.callers
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        return ", ".join(found[:5]) + more + (f" ({self.places} places)" if self.places > 1 else "")
+        shown = names or self.callers
+        more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
+        return ", ".join(shown[:5]) + more + (f" ({self.places} places)" if self.places > 1 else "")
 
 
 class KernelFunction(Record):

@@ -46,15 +46,15 @@ def label_positions(items: list[Item]) -> tuple[dict[str, int], int]:
 
 def far_jumps(items: list[Item], labels: dict[str, int], reach: int = REACH) -> set[int]:
     """Indices of the jumps whose labels are further than ``reach``."""
-    found = set()
+    far = set()
     at = 0
     for index, item in enumerate(items):
         if isinstance(item, str):
             continue
         if item.label and item.code in _JUMPS and abs(labels[item.label] - at - 1) > reach:
-            found.add(index)
+            far.add(index)
         at += 2 if item.code == WIDE else 1
-    return found
+    return far
 
 
 def _insert_long_jumps(items: list[Item], far: set[int]) -> list[Item]:
@@ -120,12 +120,12 @@ def _island_label(label: str, island: int) -> str:
 
 def _part_numbers(items: list[Item]) -> list[int]:
     """For each item the index of the part of the program that it is in."""
-    found, at = [], 0
+    numbers, at = [], 0
     for item in items:
-        found.append(at // SPACING)
+        numbers.append(at // SPACING)
         if isinstance(item, Insn):
             at += 2 if item.wide else 1
-    return found
+    return numbers
 
 
 def _make_island(number: int, labels: list[str], home: dict[str, int]) -> list[Item]:

@@ -28,8 +28,8 @@ def read_cache(name: str) -> bytes | None:
     try:
         descriptor = _use_folder(_open_cache_folder(), lambda folder: os.open(name, flags, dir_fd=folder))
         with open(descriptor, "rb", buffering=0) as file:
-            found = os.fstat(descriptor)
-            believed = stat.S_ISREG(found.st_mode) and is_private(found) and found.st_size <= LARGEST
+            status = os.fstat(descriptor)
+            believed = stat.S_ISREG(status.st_mode) and is_private(status) and status.st_size <= LARGEST
             return file.read() if believed else None
     except OSError:
         return None
@@ -42,8 +42,8 @@ def open_cached(name: str) -> int:
         descriptor = _use_folder(_open_cache_folder(), lambda folder: os.open(name, flags, dir_fd=folder))
     except OSError:
         return -1
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and is_private(found):
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and is_private(status):
         return descriptor
     os.close(descriptor)
     return -1
@@ -69,10 +69,10 @@ def drop_cached(name: str) -> bool:
 def list_cached(prefix: str) -> list[tuple[str, int, float]]:
     """(name, bytes, time of its last use) of the files whose names begin so, most recently used first."""
     try:
-        found = _use_folder(_open_cache_folder(), lambda folder: _list_files(folder, prefix))
+        files = _use_folder(_open_cache_folder(), lambda folder: _list_files(folder, prefix))
     except OSError:
         return []
-    return [(name, size, at / 1e9) for at, size, name in found]
+    return [(name, size, at / 1e9) for at, size, name in files]
 
 
 def write_cache(name: str, parts: Iterable[bytes | bytearray | memoryview]) -> bool:

@@ -64,11 +64,11 @@ class Cache(Generic[_K, _V]):
 
     def get(self, key: _K) -> _V | None:
         """The value, which is in use with that; None if it is not held."""
-        found = self._held.pop(key, None)
-        if found is None:
+        entry = self._held.pop(key, None)
+        if entry is None:
             return None
-        self._held[key] = found
-        return found[0]
+        self._held[key] = entry
+        return entry[0]
 
     def put(self, key: _K, value: _V, size: int) -> None:
         """Hold a value of so many bytes in place of what the key had; that one is not told to be gone."""
@@ -85,7 +85,7 @@ class Cache(Generic[_K, _V]):
 
     def drop(self, key: _K) -> None:
         """Let go of a value, if it is held."""
-        found = self._held.pop(key, None)
-        if found is not None:
-            self.size -= found[1]
-            self._gone(found[0])
+        entry = self._held.pop(key, None)
+        if entry is not None:
+            self.size -= entry[1]
+            self._gone(entry[0])

@@ -74,10 +74,10 @@ class ModulePack:
             return None
         source = self._known_source(name)
         if source is None:
-            found = PathFinder.find_spec(name, path)
-            if found is None or not found.has_location or found.origin is None:
+            spec = PathFinder.find_spec(name, path)
+            if spec is None or not spec.has_location or spec.origin is None:
                 return None
-            source = self._describe(found.origin, found.submodule_search_locations is not None)
+            source = self._describe(spec.origin, spec.submodule_search_locations is not None)
         else:
             self._import_ahead_of(name)
         return self._new_spec(name, path[0], source)
@@ -136,8 +136,8 @@ class ModulePack:
         if count_threads():
             return
         known = self._imports.get(name, [])
-        if found := [each for each in self._ended[before:] if each not in known]:
-            self._imports[name] = known + found
+        if new := [each for each in self._ended[before:] if each not in known]:
+            self._imports[name] = known + new
             self._learned = not sys.dont_write_bytecode
         self._ended[before:] = [name]
 
@@ -192,8 +192,8 @@ class ModulePack:
 
     def _describe(self, file: str, is_package: bool) -> Source:
         """A module's source as it is now: (0, 0) is what is in an archive, whose own time is part of the key."""
-        found = None if self._archive else os.stat(file)
-        return file, is_package, found.st_mtime_ns if found else 0, found.st_size if found else 0
+        status = None if self._archive else os.stat(file)
+        return file, is_package, status.st_mtime_ns if status else 0, status.st_size if status else 0
 
     def _is_current(self, source: Source) -> bool:
         try:

@@ -29,25 +29,25 @@ def package_identity() -> tuple[object, ...]:
     record = os.path.join(os.path.dirname(FOLDER), f"sonde_tracer-{__version__}.dist-info", "RECORD")
     for path in (_ARCHIVE or record, FOLDER):
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             continue
         made = [] if path != FOLDER else _list_sources(FOLDER)
-        return sys.version, path, found.st_ino, found.st_mtime_ns, made
+        return sys.version, path, status.st_ino, status.st_mtime_ns, made
     return ()
 
 
 def _list_sources(folder: str) -> list[tuple[str, int, int]]:
     """(path, time of its last change, bytes) of the sources below a folder."""
-    found = []
+    sources = []
     for entry in os.scandir(folder):
         if entry.name.endswith((".py", ".bt")):
-            about = entry.stat()
-            found.append((entry.path, about.st_mtime_ns, about.st_size))
+            status = entry.stat()
+            sources.append((entry.path, status.st_mtime_ns, status.st_size))
         elif entry.name not in ("__pycache__", "runtime", "output", "exporters", "commands", "tools", "foreign") \
                 and entry.is_dir():
-            found += _list_sources(entry.path)
-    return sorted(found)
+            sources += _list_sources(entry.path)
+    return sorted(sources)
 
 
 def read_shipped(path: str) -> bytes:

@@ -35,9 +35,9 @@ def open_private_folder(path: str, make: bool = False) -> int:
     return _locate_path(f"{path}/.", frozenset({0, os.geteuid()}), True, make)[0]
 
 
-def is_private(found: os.stat_result) -> bool:
-    """Whether nobody but this user and root can write to what ``found`` describes."""
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE
+def is_private(status: os.stat_result) -> bool:
+    """Whether only this user and root can write to the file of this ``status``."""
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & _OTHERS_WRITE
 
 
 def why_untrusted(path: str) -> str:
@@ -46,15 +46,15 @@ def why_untrusted(path: str) -> str:
     real = os.path.realpath(path)
     folder = os.path.dirname(real)
     places = [(place, os.stat(place)) for place in (real, folder)]
-    if any(found.st_mode & stat.S_IWOTH for _, found in places):
+    if any(status.st_mode & stat.S_IWOTH for _, status in places):
         return "global write permissions"
     while folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
         places.append((folder, os.stat(folder)))
-    for place, found in places:
-        if found.st_uid not in own_users():
+    for place, status in places:
+        if status.st_uid not in own_users():
             return f"another user's ownership of {place}"
-        if found.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        if status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
             return f"global write permissions of {place}"
     return ""
 
@@ -102,20 +102,20 @@ def _enter_folder(name: str, folder: int, nofollow: int) -> int:
 def _link_kind(name: str, folder: int, owners: frozenset[int], make: bool) -> str:
     """LINK, MAGIC, or "" for all else, also for nothing, of which a folder is made with ``make``."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         if make:
             os.mkdir(name, 0o700, dir_fd=folder)
         return ""
-    if not stat.S_ISLNK(found.st_mode):
+    if not stat.S_ISLNK(status.st_mode):
         return ""
-    if found.st_uid not in owners:
+    if status.st_uid not in owners:
         raise OSError(errno.EPERM, f"{name} is a link that belongs to another user")
-    return MAGIC if os.path.isdir("/proc") and found.st_dev == os.stat("/proc").st_dev else LINK
+    return MAGIC if os.path.isdir("/proc") and status.st_dev == os.stat("/proc").st_dev else LINK
 
 
 def _check_folder(folder: int) -> None:
     """OSError if others can put something else into the place of what is in it; of a sticky folder they cannot."""
-    found = os.fstat(folder)
-    if not is_private(found) and not (found.st_uid == 0 and found.st_mode & stat.S_ISVTX):
+    status = os.fstat(folder)
+    if not is_private(status) and not (status.st_uid == 0 and status.st_mode & stat.S_ISVTX):
         raise OSError(errno.EPERM, "others can write to it")

@@ -64,11 +64,11 @@ class TypeIndex:
 def _find_by_hash(table: Sequence[int], name: str) -> list[int]:
     digest = crc32(name.encode("utf-8", "surrogateescape")) << 32
     at = bisect_left(table, digest)
-    found = []
+    ids = []
     while at < len(table) and table[at] >> 32 == digest >> 32:
-        found.append(table[at] & 0xFFFFFFFF)
+        ids.append(table[at] & 0xFFFFFFFF)
         at += 1
-    return found
+    return ids
 
 
 def build_index(blob: Blob, header: Header, first: int = 1, base_string: Callable[[int], bytes] | None = None,

@@ -159,8 +159,8 @@ class Btf:
 
     def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name`` or ``union name``."""
-        found = self.find_id(name, codec.UNION if union else codec.STRUCT)
-        converted = self.convert_type(found) if found else None
+        type_id = self.find_id(name, codec.UNION if union else codec.STRUCT)
+        converted = self.convert_type(type_id) if type_id else None
         return converted if isinstance(converted, Struct) else None
 
     def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
@@ -201,17 +201,17 @@ class Btf:
                 raise MachineError(f"corrupt BTF: type {type_id} is a pointer to a pointer to a pointer ...")
             raw = self.skip_modifiers(type_id)
             if raw.id != type_id:
-                found = self.convert_type(raw.id)
+                type = self.convert_type(raw.id)
             else:
                 convert = _CONVERT.get(raw.kind)
-                found = convert(self, raw) if convert else VOID
+                type = convert(self, raw) if convert else VOID
         except MachineError:
             del self._converted[type_id]
             raise
         finally:
             self._depth -= 1
-        self._converted[type_id] = found
-        return found
+        self._converted[type_id] = type
+        return type
 
     def size_of(self, type_id: int) -> int:
         """Size of a type in bytes; 0 for void, functions and forward declarations."""
@@ -230,13 +230,13 @@ class Btf:
     def members(self, raw: Raw) -> list[tuple[str, int, int, int]]:
         """(name, type id, bit offset, bit size or 0) of a struct's members."""
         owner = self.owning_btf(raw.id)
-        found = []
+        members = []
         for name, kind, offset in self.read_elements(raw, _MEMBER, raw.vlen):
             if raw.kflag:
-                found.append((owner.string_at(name), kind, offset & 0xFFFFFF, offset >> 24))
+                members.append((owner.string_at(name), kind, offset & 0xFFFFFF, offset >> 24))
             else:
-                found.append((owner.string_at(name), kind, offset, self._old_bits(kind, offset)))
-        return found
+                members.append((owner.string_at(name), kind, offset, self._old_bits(kind, offset)))
+        return members
 
     def _old_bits(self, type_id: int, offset: int) -> int:
         """Bit size of a bitfield declared without kind_flag: its integer type is narrower than its storage."""
@@ -312,8 +312,8 @@ def _make_field(btf: Btf, name: str, type_id: int, bits_at: int, bits: int) -> S
 def _convert_forward(btf: Btf, raw: Raw) -> Type:
     """A struct that is only declared: looked up by name, since a module's BTF may define what its base declares."""
     kind = codec.UNION if raw.kflag else codec.STRUCT
-    found = btf.find_id(raw.name, kind)
-    return btf.convert_type(found) if found else Struct(raw.name, 0, tuple, raw.kflag, 0, 1)
+    type_id = btf.find_id(raw.name, kind)
+    return btf.convert_type(type_id) if type_id else Struct(raw.name, 0, tuple, raw.kflag, 0, 1)
 
 
 def _convert_enum(btf: Btf, raw: Raw) -> Type:

@@ -79,8 +79,8 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
         context.error("bad-argument", "'build_id' stack mode can only be used for ustack", node)
         return None
     if node.name == "dw_ustack":
-        found = _type_of_stack_copy(context, node)
-        return StackCopy(True, mode, limit, found.registers) if isinstance(found, StackCopy) else None
+        copy = _type_of_stack_copy(context, node)
+        return StackCopy(True, mode, limit, copy.registers) if isinstance(copy, StackCopy) else None
     return Stack(node.name == "ustack", mode, limit)
 
 
@@ -109,10 +109,10 @@ def _check_python_call(context: CheckContext, node: Call) -> Type | None:
 
 
 def _type_of_thread_stacks(context: CheckContext, node: Reference, limit: int = STACK_LIMIT) -> Type:
-    found = [Stack(False, limit=limit), Stack(True, limit=limit)]
+    stacks = [Stack(False, limit=limit), Stack(True, limit=limit)]
     if not python_obstacle(context.world):
-        found.append(Stack(True, PYTHON, limit))
-    return Tuple(tuple(found), THREAD_STACKS[:len(found)])
+        stacks.append(Stack(True, PYTHON, limit))
+    return Tuple(tuple(stacks), THREAD_STACKS[:len(stacks)])
 
 
 def _check_thread_stacks_call(context: CheckContext, node: Call) -> Type | None:

@@ -67,26 +67,26 @@ def live_intervals(function: BpfFunction) -> list[Interval]:
         first = ranges.setdefault(param.id, [(-1, -1)])
         first[0] = -1, first[0][1]
         hints.setdefault(param.id, []).insert(0, i + 1)
-    found = [Interval(function.registers[id], parts, hints.get(id, []), _crosses_call(parts, calls))
-             for id, parts in ranges.items()]
-    return sorted(found, key=lambda i: i.start)
+    intervals = [Interval(function.registers[id], parts, hints.get(id, []), _crosses_call(parts, calls))
+                 for id, parts in ranges.items()]
+    return sorted(intervals, key=lambda i: i.start)
 
 
 def _in_block(block: BasicBlock, first: int, out: list[int]) -> list[tuple[int, tuple[int, int]]]:
     """(register id, range) of everything that is live in a block, each register's ranges in ascending order."""
     position = first + 2 * len(block.ops)
     ends = dict.fromkeys(out, position - 1)
-    found = []
+    live = []
     for op in reversed(block.ops):
         position -= 2
         if op.dst is not None:
-            found.append((op.dst.id, (position + 1, ends.pop(op.dst.id, position + 1))))
+            live.append((op.dst.id, (position + 1, ends.pop(op.dst.id, position + 1))))
         for arg in op.args:
             if type(arg) is Reg:
                 ends.setdefault(arg.id, position)
-    found += [(id, (first, end)) for id, end in ends.items()]
-    found.reverse()
-    return found
+    live += [(id, (first, end)) for id, end in ends.items()]
+    live.reverse()
+    return live
 
 
 def _collect_hints(op: Op, hints: dict[int, list[int | Reg]]) -> None:

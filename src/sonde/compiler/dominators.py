@@ -32,11 +32,11 @@ def retreating_edges(blocks: list[BasicBlock]) -> list[tuple[BasicBlock, BasicBl
 
 
 def find_predecessors(blocks: list[BasicBlock]) -> dict[BasicBlock, list[BasicBlock]]:
-    found: dict[BasicBlock, list[BasicBlock]] = {b: [] for b in blocks}
+    predecessors: dict[BasicBlock, list[BasicBlock]] = {b: [] for b in blocks}
     for block in blocks:
         for child in block.successors:
-            found[child].append(block)
-    return found
+            predecessors[child].append(block)
+    return predecessors
 
 
 class Tree:
@@ -67,18 +67,18 @@ class Tree:
     def common(self, blocks: list[BasicBlock]) -> BasicBlock:
         """The nearest block that dominates all of ``blocks``."""
         low, high = min([self._enter[b] for b in blocks]), max([self._enter[b] for b in blocks])
-        found = blocks[0]
-        while not self._enter[found] <= low <= high < self._leave[found]:
-            found = self.parent[found]
-        return found
+        block = blocks[0]
+        while not self._enter[block] <= low <= high < self._leave[block]:
+            block = self.parent[block]
+        return block
 
     def way(self, block: BasicBlock) -> list[BasicBlock]:
         """From the entry to ``block``, every block that dominates it."""
-        found = [block]
-        while found[-1] in self.parent:
-            found.append(self.parent[found[-1]])
-        found.reverse()
-        return found
+        dominators = [block]
+        while dominators[-1] in self.parent:
+            dominators.append(self.parent[dominators[-1]])
+        dominators.reverse()
+        return dominators
 
 
 def dominator_tree(function: BpfFunction) -> Tree:

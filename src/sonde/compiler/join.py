@@ -33,11 +33,11 @@ class Emitted(Record):
 def group_programs(programs: list[Emitted]) -> list[list[int]]:
     """Indices of the programs, those to be joined together, in order of their first. One that stays apart stands
     between those before it and those after it."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     open: dict[object, tuple[list[int], set[str]]] = {}  # those that others can still join, and their maps
     for index, program in enumerate(programs):
         if program.key is None or program.alone or len(program.items) > LONGEST or program.depth > STACK - 8:
-            found.append([index])
+            groups.append([index])
             open.pop(program.key, None)
             continue
         maps = {item.map for item in program.items if isinstance(item, asm.Insn) and item.map}
@@ -45,10 +45,10 @@ def group_programs(programs: list[Emitted]) -> list[list[int]]:
         if not group or sum(len(programs[i].items) for i in group) + len(program.items) > LONGEST \
                 or len(used | maps) > MOST_MAPS:
             group, used = open[program.key] = [], set()
-            found.append(group)
+            groups.append(group)
         group.append(index)
         used |= maps
-    return found
+    return groups
 
 
 def join_programs(programs: list[Emitted]) -> Emitted:

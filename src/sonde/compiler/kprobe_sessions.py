@@ -21,7 +21,7 @@ def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
     if not any(_single_function(spec, "kretprobe") for spec in specs) or not world.has_feature("kprobe_session"):
         return specs
     question, order = world.kfunc_id(IS_RETURN), ARCHES[world.arch].byte_order
-    found, taken = [], set[int]()
+    joined, taken = [], set[int]()
     for at, spec in enumerate(specs):
         if at in taken:
             continue
@@ -30,8 +30,8 @@ def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
         if other >= 0:
             taken.add(other)
             spec = _join_pair(spec, specs[other], question, order)
-        found.append(spec)
-    return [spec for spec in found if not any(spec is specs[i] for i in taken)]
+        joined.append(spec)
+    return [spec for spec in joined if not any(spec is specs[i] for i in taken)]
 
 
 def _single_function(spec: ProgramSpec, kind: str) -> bool:

@@ -33,12 +33,12 @@ class Liveness:
 
     def after(self, block: BasicBlock) -> list[int]:
         """Ids of the registers that are live where the block ends."""
-        live, found = self._after[block], []
+        live, ids = self._after[block], []
         while live:
             low = live & -live
-            found.append(self._ids[low.bit_length() - 1])
+            ids.append(self._ids[low.bit_length() - 1])
             live ^= low
-        return found
+        return ids
 
     def before(self, block: BasicBlock) -> set[int]:
         """Ids of the registers that are live where the block starts."""

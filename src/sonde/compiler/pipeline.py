@@ -64,8 +64,8 @@ def _may_exit(probe: CheckedProbe) -> bool:
 def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
     """Those whose exit() keeps other programs from running: all that may run before ``end``, unless it is one
     ``begin`` alone."""
-    found = [p for p in checked.probes if p.attach[0].kind != "end" and not KINDS[p.attach[0].kind].exercise]
-    return found if [p.attach[0].kind for p in found] != ["begin"] else []
+    probes = [p for p in checked.probes if p.attach[0].kind != "end" and not KINDS[p.attach[0].kind].exercise]
+    return probes if [p.attach[0].kind for p in probes] != ["begin"] else []
 
 
 def detaches_slowly(checked: CheckedScript, world: World) -> bool:

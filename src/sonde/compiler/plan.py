@@ -101,16 +101,16 @@ def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple
     if not KINDS[point.kind].typed or KINDS[point.method].typed or not KINDS[point.kind].returns or used == set():
         return [(probe, planned)]
     from .lower.probes.entry_arguments import KeepingContext, KeptContext, keep_arguments
-    found = []
+    pairs = []
     for item in planned.attach:
         kept = keep_arguments(unit, probe, used)
         entry = Attach(item.kind, item.name, item.target, item.event, pid=item.pid, args=item.args, detail=item.detail,
                        way="kprobe", wild=item.wild)
         clause = Clause(probe.clause.span, points=probe.clause.points, predicate=None, body=[])
-        found += [(CheckedProbe(clause, [entry], probe.args, []),
+        pairs += [(CheckedProbe(clause, [entry], probe.args, []),
                    Planned([entry], KeepingContext(kept), entry.way, helps=probe)),
                   (probe, Planned([item], KeptContext(kept), item.way))]
-    return found
+    return pairs
 
 
 def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
@@ -126,7 +126,7 @@ def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
         for point in points:
             if count[point.name] > 1:
                 ways.setdefault(point.name, set()).add(_serve_places(unit, probe, point, used)[1])
-    return {name for name, found in ways.items() if len(found) > 1}
+    return {name for name, methods in ways.items() if len(methods) > 1}
 
 
 def split_by_place(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
@@ -147,12 +147,12 @@ def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Pla
     parts: dict[object, list[Attach]] = {}
     for point in planned.attach:
         parts.setdefault(tuple(firing.get(_place_key(planned, point), ())), []).append(point)
-    found = []
+    programs = []
     for clauses, points in parts.items():
         context = planned.context if len(parts) == 1 else planned.context.fresh()
         context.exclusive = context.exclusive and len(parts) == 1
-        found.append(Planned(points, context, planned.method, _shared_probe(clauses), helps=planned.helps))
-    return found
+        programs.append(Planned(points, context, planned.method, _shared_probe(clauses), helps=planned.helps))
+    return programs
 
 
 def _shared_probe(clauses: object) -> object:

@@ -29,12 +29,12 @@ def maps_of_threads(checked: CheckedScript, world: World) -> set[str]:
     """
     if checked.options.gated or world.pid_namespace:
         return set()
-    found = {info.name for info in checked.maps.values() if _can_hold(info)}
+    maps = {info.name for info in checked.maps.values() if _can_hold(info)}
     for probe in checked.probes:
-        if not found:
+        if not maps:
             break
-        found -= _used_otherwise(probe)
-    return found
+        maps -= _used_otherwise(probe)
+    return maps
 
 
 def slot_table(spec: MapSpec, cpus: int) -> MapSpec:

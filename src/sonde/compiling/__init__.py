@@ -29,8 +29,8 @@ RECURSION = 12000  # Python's own limit is too low for scripts that nest as deep
 
 def mask_features(world: World, denied: Iterable[str]) -> World:
     """The World without some features: for --no-feature, and to compile again without direct loads."""
-    found: Any = FeatureMask(world, frozenset(denied))
-    less: World = found
+    mask: Any = FeatureMask(world, frozenset(denied))
+    less: World = mask
     return less
 
 
@@ -65,8 +65,8 @@ class RefusalMask:
 
 def mask_refusals(world: World, functions: Sequence[str]) -> World:
     """The World after the kernel has refused to attach to functions what was to be attached there."""
-    found: Any = RefusalMask(world, functions)
-    less: World = found
+    mask: Any = RefusalMask(world, functions)
+    less: World = mask
     return less
 
 

@@ -20,15 +20,15 @@ class NamedParameter(Record):
 
 def named_parameters(script: Script) -> list[NamedParameter]:
     """Every named parameter that a script asks for, by name; the first call that describes it counts."""
-    found: dict[str, NamedParameter] = {}
+    parameters: dict[str, NamedParameter] = {}
     for node in walk_nodes([script.clauses, script.macros, script.tables, script.functions]):
         if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral):
             name = node.args[0].value
             text = node.args[2].value if len(node.args) > 2 and isinstance(node.args[2], StrLiteral) else ""
-            known = found.get(name)
+            known = parameters.get(name)
             if known is None or text and not known.help:
-                found[name] = NamedParameter(name, _default_text(node.args[1]) if len(node.args) > 1 else "", text)
-    return [found[name] for name in sorted(found)]
+                parameters[name] = NamedParameter(name, _default_text(node.args[1]) if len(node.args) > 1 else "", text)
+    return [parameters[name] for name in sorted(parameters)]
 
 
 def _default_text(default: Expr) -> str:

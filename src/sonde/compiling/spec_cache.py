@@ -71,14 +71,14 @@ class Witness:
     def tracepoints(self) -> list[tuple[str, str]]:
         """As the World says."""
         self._note(f"{self._world.tracefs}/available_events")
-        found: list[tuple[str, str]] = self._world.tracepoints()
-        return found
+        names: list[tuple[str, str]] = self._world.tracepoints()
+        return names
 
     def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
         """As the World says."""
         self._note(f"{self._world.tracefs}/events/{category}/{event}/format")
-        found: TracepointFormat | None = self._world.tracepoint_format(category, event)
-        return found
+        format: TracepointFormat | None = self._world.tracepoint_format(category, event)
+        return format
 
     def _note(self, path: str) -> None:
         self.texts[path] = _read(path)
@@ -146,7 +146,7 @@ def _read(path: str) -> bytes | None:
 def _identify(path: str) -> tuple[int, int]:
     """Device and inode of a file; (0, 0) where there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return 0, 0
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -42,8 +42,8 @@ def pack_spec(script: spec.ScriptSpec) -> Plain:
 def unpack_spec(data: Plain) -> spec.ScriptSpec:
     """The script that :func:`pack_spec` was given."""
     sources, packed = data
-    found: spec.ScriptSpec = _Unpacker([Source(*pair) for pair in sources]).unpack(packed)
-    return found
+    unpacked: spec.ScriptSpec = _Unpacker([Source(*pair) for pair in sources]).unpack(packed)
+    return unpacked
 
 
 class _Packer:

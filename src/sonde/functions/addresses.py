@@ -71,18 +71,18 @@ def _lower_percpu_kaddr(lo: Lower, call: Call) -> Operand:
     number = lo.scalar_value(call.args[1]) if len(call.args) > 1 else lo.b.cpu_number()
     at = lo.b.alu("add", lo.b.mov(to_signed(table or 0)), lo.b.alu("lsh", number, 3))
     base = memory.read_scalar(lo, Mem(at, 0, KERNEL), UINT64)
-    found = lo.b.alu("add", base, to_signed(choice_of(call, Distance).bytes))
+    address = lo.b.alu("add", base, to_signed(choice_of(call, Distance).bytes))
     if len(call.args) < 2:
-        return found
+        return address
     result = lo.b.function.reg("percpu")  # there is no such CPU: NULL
-    lo.select(result, lambda yes, no: lo.b.branch("jlt", number, lo.world.cpus, yes, no), lambda: found, lambda: 0)
+    lo.select(result, lambda yes, no: lo.b.branch("jlt", number, lo.world.cpus, yes, no), lambda: address, lambda: 0)
     return result
 
 
 def check_uaddr(context: CheckContext, node: Call, types: Types) -> Type | None:
     name, probe = node.args[0].const, context.program.attach
-    found = context.world.user_object(probe.target, name)
-    if found is None:
+    variable = context.world.user_object(probe.target, name)
+    if variable is None:
         context.error("unknown-symbol", f"Could not resolve symbol: {probe.target}:{name}", node)
         return None
     if not knows_function(context, node):
@@ -91,8 +91,8 @@ def check_uaddr(context: CheckContext, node: Call, types: Types) -> Type | None:
     if at is None:
         context.error("unknown-symbol", f"{probe.target} has no symbols around {probe.name}", node)
         return None
-    node.choice = Distance(found[0] - at)
-    bits = found[1] * 8 if found[1] in (1, 2, 4, 8) else 64
+    node.choice = Distance(variable[0] - at)
+    bits = variable[1] * 8 if variable[1] in (1, 2, 4, 8) else 64
     return Pointer(Int(bits), USER)
 
 

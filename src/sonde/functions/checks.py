@@ -95,12 +95,12 @@ def check_fail(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 
 def check_comptime(context: CheckContext, node: Call, types: Types) -> Type | None:
-    found: Type | None = types[0]
+    type: Type | None = types[0]
     if node.args[0].const is None:
         context.error("not-constant", "Unable to resolve comptime expression", node)
         return None
     node.const = node.args[0].const
-    return found
+    return type
 
 
 # --- parameters of the script ---------------------------------------------------------------------------
@@ -176,12 +176,12 @@ def check_exists(context: CheckContext, node: Call, types: Types) -> Type | None
     text = str(node.args[0].const)
     if text.startswith("args."):
         return fold_constant(node, int(_has_field(context.program.args, text.removeprefix("args."))), BOOL)
-    found = kernel_has(text, node.span, context.world, context.options, context.config)
-    if found is None:
+    exists = kernel_has(text, node.span, context.world, context.options, context.config)
+    if exists is None:
         context.error("bad-argument", f"exists() asks for a probe, a type, a field or a symbol, not '{text}'",
                       node.args[0], [f"as in: {', '.join(FORMS)}"])
         return None
-    return fold_constant(node, int(found), BOOL)
+    return fold_constant(node, int(exists), BOOL)
 
 
 def kernel_has(text: str, span: Span, world: World, options: Options, config: Config) -> bool | None:
@@ -230,9 +230,9 @@ class Ranges(Choice):
 def check_one_of(context: CheckContext, node: Call, types: Types) -> Type | None:
     """Folded if the number is a constant, or the list is empty."""
     text = str(node.args[1].const)
-    found = [_parse_range(word.strip()) for word in text.split(",") if word.strip()]
-    spans = [span for span in found if span is not None]
-    if len(spans) < len(found):
+    ranges = [_parse_range(word.strip()) for word in text.split(",") if word.strip()]
+    spans = [span for span in ranges if span is not None]
+    if len(spans) < len(ranges):
         context.error("bad-parameter", f"'{text}' is not a list of numbers", node.args[1],
                       ["write 80, or 80,443, or 8000-8010"])
         return None

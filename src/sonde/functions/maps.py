@@ -61,10 +61,10 @@ def _check_element(context: CheckContext, node: Call, target: MapRef, key: Expr 
     if key is not None:
         context.add_key(state, context.check_value(key, "a map key"), key, target if target.key is key else key)
     node.choice = Element(target.name, key)
-    found = context.map_value_type(state, target)
-    if found is not None:
-        target.type = convert.plain_type(found)
-    return found is not None
+    value = context.map_value_type(state, target)
+    if value is not None:
+        target.type = convert.plain_type(value)
+    return value is not None
 
 
 def check_delete(context: CheckContext, node: Call, types: Types) -> Type | None:
@@ -147,18 +147,18 @@ def _lower_find(lo: Lower, call: Call) -> Operand:
     ref.type = lo.unit.checked.maps[name].value
     target = call.args[2]
     assert isinstance(target, Variable)
-    found = lo.b.function.reg("found")
+    present = lo.b.function.reg("found")
     if id(target.slot) not in lo.state.variables or target.slot.span == target.span:  # declared here
         set_variable(lo, target, None)
-    lo.b.set(found, 0)
+    lo.b.set(present, 0)
     have, on = lo.b.block("have"), lo.b.block("on")
     with lo.region():
         access.branch_on_key(lo, name, key, have, on)
         lo.b.start(have)
         set_variable(lo, target, ref)
-        lo.b.set(found, 1)
+        lo.b.set(present, 1)
     lo.b.start(on)
-    return found
+    return present
 
 
 # --- lengths --------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
                 context.error("undefined-map", f"Unknown map: {state.name}", node)
                 return None
             return check_whole_map(context, target, node, INT64)
-    found = context.check_value(target, "len()")
-    if found is None or isinstance(found, Stack):
-        return None if found is None or context.keep_stacks(found, target) is None else INT64
+    type = context.check_value(target, "len()")
+    if type is None or isinstance(type, Stack):
+        return None if type is None or context.keep_stacks(type, target) is None else INT64
     context.error("bad-argument", "call to len() expects a map, ustack, or kstack", node)
     return None
 

@@ -82,13 +82,13 @@ def check_cgroup_path(context: CheckContext, node: Call, types: Types) -> Type:
 
 
 def check_cgroupid(context: CheckContext, node: Call, types: Types) -> Type | None:
-    found = context.world.cgroup_id(node.args[0].const)
-    if found is None:
+    cgroup = context.world.cgroup_id(node.args[0].const)
+    if cgroup is None:
         context.error("unknown-cgroup", f"No cgroup at '{node.args[0].const}'", node.args[0],
                       ["only those of version 2 have ids, and none is mounted: mount -t cgroup2 none /sys/fs/cgroup"]
                       if context.world.cgroup_id("/") is None else [])
         return None
-    return fold_constant(node, found, UINT64)
+    return fold_constant(node, cgroup, UINT64)
 
 
 

@@ -98,13 +98,13 @@ def check_pton(context: CheckContext, node: Call, types: Types) -> Type | None:
     text = node.args[0].const
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     try:
-        found = socket.inet_pton(family, text)
+        address = socket.inet_pton(family, text)
     except (OSError, ValueError):
         wants = "a valid" if "." in text or ":" in text else "an string argument of an"  # as bpftrace has it
         context.error("bad-argument", f"pton() expects {wants} IPv4/IPv6 address, got {text}", node)
         return None
-    node.choice = Bytes(found)
-    return Array(UINT8, len(found))
+    node.choice = Bytes(address)
+    return Array(UINT8, len(address))
 
 
 def _write_pton(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
@@ -132,12 +132,12 @@ def _write_macaddr(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 def check_bswap(context: CheckContext, node: Call, types: Types) -> Type | None:
     number = convert.as_int(types[0])
     assert number is not None
-    found = Int(number.bits, False)
+    unsigned = Int(number.bits, False)
     value = node.args[0].const
     if isinstance(value, int):
         size = number.bits // 8
-        node.const = int.from_bytes(convert.wrap_int(value, found).to_bytes(size, "little"), "big")
-    return found
+        node.const = int.from_bytes(convert.wrap_int(value, unsigned).to_bytes(size, "little"), "big")
+    return unsigned
 
 
 def _lower_bswap(lo: Lower, call: Call) -> Operand:

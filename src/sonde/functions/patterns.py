@@ -46,16 +46,16 @@ def parse_glob(pattern: str) -> list[Segment]:
 
 def _parse_byte_class(text: bytes) -> frozenset[int]:
     """The bytes of ``a-z_``."""
-    found: set[int] = set()
+    members: set[int] = set()
     at = 0
     while at < len(text):
         if text[at + 1:at + 2] == b"-" and at + 2 < len(text):
-            found.update(range(text[at], text[at + 2] + 1))
+            members.update(range(text[at], text[at + 2] + 1))
             at += 3
         else:
-            found.add(text[at])
+            members.add(text[at])
             at += 1
-    return frozenset(found)
+    return frozenset(members)
 
 
 def glob_matches(segments: list[Segment], text: bytes) -> bool:
@@ -68,10 +68,10 @@ def glob_matches(segments: list[Segment], text: bytes) -> bool:
     if len(segments) == 1:
         return at == len(text)
     for segment in segments[1:-1]:
-        found = next((i for i in range(at, len(text) + 1) if segment_fits(segment, i)), None)
-        if found is None:
+        start = next((i for i in range(at, len(text) + 1) if segment_fits(segment, i)), None)
+        if start is None:
             return False
-        at = found + len(segment)
+        at = start + len(segment)
     last = len(text) - len(segments[-1])
     return last >= at and segment_fits(segments[-1], last)
 
@@ -148,20 +148,20 @@ def _branch_on_byte(lo: Lower, byte: Reg, allowed: frozenset[int], yes: BasicBlo
 
 def byte_ranges(allowed: frozenset[int]) -> list[tuple[int, int]]:
     """A set of bytes as ascending inclusive ranges."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for byte in sorted(allowed):
-        if found and found[-1][1] == byte - 1:
-            found[-1] = (found[-1][0], byte)
+        if ranges and ranges[-1][1] == byte - 1:
+            ranges[-1] = (ranges[-1][0], byte)
         else:
-            found.append((byte, byte))
-    return found
+            ranges.append((byte, byte))
+    return ranges
 
 
 def _search_segment(lo: Lower, text: Mem, start: Operand, segment: Segment, capacity: int, no: BasicBlock) -> Reg:
     """The first place from ``start`` on where the segment fits."""
-    def look(at: Reg, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
+    def look(at: Reg, match: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
         other = lo.b.block("other")
-        _branch_on_fit(lo, at, 0, segment, len(segment), found, other)
+        _branch_on_fit(lo, at, 0, segment, len(segment), match, other)
         lo.b.start(other)
         lo.b.branch("jeq", lo.b.load(at, 0, 1), 0, stop, step)
 

@@ -150,14 +150,14 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
         return None
     if isinstance(target, MapRef):
         return _check_print_element(context, target)
-    found = context.check_value(target, ARGUMENT)
-    if isinstance(found, NoneType):
+    type = context.check_value(target, ARGUMENT)
+    if isinstance(type, NoneType):
         context.error("no-value", "none type passed to print() is not printable", node)
-    elif found is not None and not is_context(target, found):
-        keep_number(target, found)
-    elif found is not None:
-        context.error("bad-argument", f"{convert.type_name(found)} type passed to print() is not printable", node)
-    return None if found is None else VOID
+    elif type is not None and not is_context(target, type):
+        keep_number(target, type)
+    elif type is not None:
+        context.error("bad-argument", f"{convert.type_name(type)} type passed to print() is not printable", node)
+    return None if type is None else VOID
 
 
 def _check_print_map(context: CheckContext, node: Call, target: MapRef) -> Type | None:

@@ -356,15 +356,15 @@ def _lower_memcmp(lo: Lower, call: Call) -> Operand:
 
 def _first_difference(lo: Lower, left: Reg, right: Reg) -> Operand:
     """For two words that differ: the difference of the first bytes that do, left minus right, both signed."""
-    found, byte = lo.b.block("found"), 0xff
+    differ, byte = lo.b.block("found"), 0xff
     for _ in range(7):
         again = lo.b.block("again")
-        lo.b.branch("jne", lo.b.alu("and", left, byte), lo.b.alu("and", right, byte), found, again)
+        lo.b.branch("jne", lo.b.alu("and", left, byte), lo.b.alu("and", right, byte), differ, again)
         lo.b.start(again)
         for side in (left, right):
             lo.b.set(side, lo.b.alu("rsh", side, 8))
-    lo.b.jump(found)
-    lo.b.start(found)
+    lo.b.jump(differ)
+    lo.b.start(differ)
     return lo.b.alu("sub", lo.normalise(left, INT8), lo.normalise(right, INT8))
 
 

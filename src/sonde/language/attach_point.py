@@ -50,8 +50,8 @@ class AttachPointReader:
         """The parts between unquoted colons, the text with parameters replaced, and the end."""
         parts, shown, parens = [""], "", 0
         source = self._source.text
-        for found in _PIECE.finditer(source, pos):
-            piece, start = found[0], found.start()
+        for match in _PIECE.finditer(source, pos):
+            piece, start = match[0], match.start()
             if not piece.isprintable() and not piece.isspace():
                 at, char = next((at, char) for at, char in enumerate(piece, start) if not char.isprintable())
                 self._fail("invalid-character", f"invalid character U+{ord(char):04X}", at, at + 1, confusion(char))
@@ -66,7 +66,7 @@ class AttachPointReader:
                 shown += piece
                 continue
             parens += {"(": 1, ")": -1}.get(piece, 0)
-            value = self._unquote_piece(piece, found.start())
+            value = self._unquote_piece(piece, match.start())
             if parts == [""] and piece[0] == "$":  # it may be a whole attach point
                 parts = value.split(":")
             else:

@@ -121,7 +121,7 @@ class DeclarationParser(ExpressionParser):
         """``typedef type name, *other;``: the type defined along with it, if any, and the names."""
         start = self.advance()[2]
         base, inline = self._parse_specifier()
-        found: list[CStruct | CEnum | CTypedef] = []
+        typedefs: list[CStruct | CEnum | CTypedef] = []
         common = self._noted
         while True:
             name, written, _ = self._parse_declarator(base, common)
@@ -131,12 +131,12 @@ class DeclarationParser(ExpressionParser):
                 inline.name = name
                 written.base = base = f"{base} {name}"
             self.typedefs.add(name)
-            found.append(CTypedef(self.span_since(start), name, written, self._noted.align))
-            self.defined.append(found[-1])
+            typedefs.append(CTypedef(self.span_since(start), name, written, self._noted.align))
+            self.defined.append(typedefs[-1])
             if not self.accept(","):
                 break
         self._expect_semicolon()
-        return found if inline is None else [inline, *found]
+        return typedefs if inline is None else [inline, *typedefs]
 
     def _parse_members(self) -> list[CField]:
         """One declaration within a struct: ``int a, *b[2], c : 3;``."""

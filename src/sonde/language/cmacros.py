@@ -31,18 +31,18 @@ class CMacro:
 
 def parse_macro_parameters(text: str) -> tuple[list[str], int] | None:
     """``(a, b)`` → the names and where the body starts; None if it is malformed."""
-    found = regex_cache.match(_PARAMETERS, text, regex_cache.ASCII)
-    if found is None:
+    match = regex_cache.match(_PARAMETERS, text, regex_cache.ASCII)
+    if match is None:
         return None
-    names = [n.strip() for n in found[1].split(",")] if found[1].strip() else []
+    names = [n.strip() for n in match[1].split(",")] if match[1].strip() else []
     bare = [name.removesuffix("...").rstrip() for name in names]
     early = any(name.endswith("...") for name in names[:-1])
-    return None if early or len(set(bare)) != len(bare) else (names, found.end())
+    return None if early or len(set(bare)) != len(bare) else (names, match.end())
 
 
 def tokenize_macro_body(text: str) -> list[Token]:
     """The tokens of a macro's body; ``#`` and ``##`` are tokens here. Their positions mean nothing."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     pos = 0
     while (match := TOKEN.match(text, pos)) is not None:
         kind = match.lastgroup or ""
@@ -53,14 +53,14 @@ def tokenize_macro_body(text: str) -> list[Token]:
         if kind == "other":
             if text.startswith("##", start):
                 piece, pos = "##", start + 2
-            found.append((piece if piece in ("#", "##") else "bad", piece if piece in ("#", "##")
-                          else "invalid-character", start, pos))
+            tokens.append((piece if piece in ("#", "##") else "bad", piece if piece in ("#", "##")
+                           else "invalid-character", start, pos))
         elif kind == "bad":
-            found.append(("bad", "unterminated-comment", start, len(text)))
+            tokens.append(("bad", "unterminated-comment", start, len(text)))
             break
         elif kind != "comment":
-            found.append((piece if kind == "op" else kind, piece, start, pos))
-    return found
+            tokens.append((piece if kind == "op" else kind, piece, start, pos))
+    return tokens
 
 
 def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro], plain: dict[str, str],
@@ -116,17 +116,17 @@ def _expand_plain(token: Token, plain: dict[str, str], macros: dict[str, CMacro]
 def _collect_arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | None, int]:
     """The arguments from the ``(`` at ``index`` on, and what comes after the ``)``."""
     depth, index = 1, index + 1
-    found: list[list[Token]] = [[]]
+    arguments: list[list[Token]] = [[]]
     while index < len(tokens) and tokens[index][0] != "eof":
         token = tokens[index]
         index += 1
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token[0], 0)
         if depth == 0:
-            return found, index
+            return arguments, index
         if token[0] == "," and depth == 1:
-            found.append([])
+            arguments.append([])
         else:
-            found[-1].append(token)
+            arguments[-1].append(token)
     return None, index
 
 

@@ -27,14 +27,14 @@ _ALTERNATIVE = r"[;,]? with (-\w):? (\w+seconds)\b"  # what an option makes of t
 
 def parse_entries(section: str) -> list[tuple[str, str]]:
     """(name, description) of each entry of a section; entries are indented by two, what continues them by more."""
-    found: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
     for line in section.splitlines():
         if line.startswith(_GAP) and not line.startswith(_GAP + " "):
             left, _, right = line.strip().partition(_GAP)
-            found.append((left, right.strip()))
-        elif found and line.strip():
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
-    return found
+            entries.append((left, right.strip()))
+        elif entries and line.strip():
+            entries[-1] = (entries[-1][0], f"{entries[-1][1]} {line.strip()}")
+    return entries
 
 
 def describe_columns(section: str) -> dict[str, str]:
@@ -109,21 +109,21 @@ def _trailing_comment(line: str) -> str:
 
 def choose_alternative(said: str, given: set[str]) -> str:
     """A description without "with -m milliseconds": where -m is among the options ``given``, in milliseconds."""
-    found = regex_cache.search(_ALTERNATIVE, said) if "with -" in said else None
-    if found is None:
+    match = regex_cache.search(_ALTERNATIVE, said) if "with -" in said else None
+    if match is None:
         return said
-    first, blank, rest = (said[:found.start()] + said[found.end():]).partition(" ")
-    return f"{found[2] if found[1] in given else first}{blank}{rest}"
+    first, blank, rest = (said[:match.start()] + said[match.end():]).partition(" ")
+    return f"{match[2] if match[1] in given else first}{blank}{rest}"
 
 
 def given_options(text: str, named: Mapping[str, str]) -> set[str]:
     """The short names, by the OPTIONS of a script's head, of the options that it was given."""
-    found: set[str] = set()
+    given: set[str] = set()
     for left, _ in parse_entries(head_section(text, "OPTIONS")):
         names = [part.split()[0] for part in left.split(",") if part.strip()]
         if any(named.get(name.lstrip("-"), "false") != "false" for name in names):
-            found.update(names)
-    return found
+            given.update(names)
+    return given
 
 
 class MapComments:

@@ -153,8 +153,8 @@ class Cursor:
         use of the C macro that the token comes from."""
         kind, text, start, end = self.token
         if kind == "int":
-            found = regex_cache.compile(r"[\w.]+", regex_cache.ASCII).match(self.source.text, start)
-            end = found.end() if found is not None else end
+            word = regex_cache.compile(r"[\w.]+", regex_cache.ASCII).match(self.source.text, start)
+            end = word.end() if word is not None else end
         elif kind not in ("word", "var", "map", "param") and (kind == "bad" or end - start == len(text)):
             end = min(end, start + 1)
         return Span(self.source, start, end)

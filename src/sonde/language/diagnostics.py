@@ -88,12 +88,12 @@ def nearest_names(name: str, candidates: Iterable[str], count: int = 3, least: f
     from difflib import get_close_matches
     pool = _similar_names(name.lower(), list(candidates))
     lowered = {c.lower(): c for c in pool}
-    found = get_close_matches(name, pool, count, least)
-    if len(found) < count and (name.lower() != name or any(low != each for low, each in lowered.items())):
+    nearest = get_close_matches(name, pool, count, least)
+    if len(nearest) < count and (name.lower() != name or any(low != each for low, each in lowered.items())):
         for close in get_close_matches(name.lower(), lowered, count, least):
-            if lowered[close] not in found:
-                found.append(lowered[close])
-    return found[:count]
+            if lowered[close] not in nearest:
+                nearest.append(lowered[close])
+    return nearest[:count]
 
 
 def _similar_names(name: str, pool: list[str]) -> list[str]:

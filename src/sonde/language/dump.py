@@ -66,8 +66,8 @@ def _checked_result(node: Node) -> str:
     """What the checker found out about an expression."""
     if not isinstance(node, Expr):
         return ""
-    found = f" :: [{node.type}]" if node.type is not None else ""
-    return found + (f" = {node.const!r}" if node.const is not None else "")
+    text = f" :: [{node.type}]" if node.type is not None else ""
+    return text + (f" = {node.const!r}" if node.const is not None else "")
 
 
 def type_text(written: TypeSyntax) -> str:

@@ -30,12 +30,12 @@ _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 def _describe_malformed_number(text: str) -> tuple[str, int, int]:
     """What is wrong with a number, and its start and end. A valid unit or suffix is read first: of ``5sec``, ``ec`` is
     wrong."""
-    found = regex_cache.fullmatch(r"(0[xX][0-9a-fA-F_]*|[0-9][0-9_]*)([eE][0-9_]*)?((?:[num]?s|[mhd]|[uU]?[lL]{0,2})?)"
+    match = regex_cache.fullmatch(r"(0[xX][0-9a-fA-F_]*|[0-9][0-9_]*)([eE][0-9_]*)?((?:[num]?s|[mhd]|[uU]?[lL]{0,2})?)"
                                r"([a-zA-Z_]\w*)?", text)
     if regex_cache.match(r"0[xX](?![0-9a-fA-F_])", text):
         return "syntax: invalid integer: ", 0, 2
-    if found is not None:
-        digits, exponent, _, suffix = found.groups()
+    if match is not None:
+        digits, exponent, _, suffix = match.groups()
         end = len(digits if digits.endswith("_") else digits + (exponent or ""))
         if text[end - 1] == "_":
             return "syntax: trailing underscore in integer literal", end - 1, end

@@ -116,7 +116,7 @@ class Files:
         shipped = is_shipped(path)
         names = list_shipped(path) if shipped else sorted(os.listdir(path))
         paths = [os.path.join(path, n) for n in names if n.endswith((".bt", ".h"))]
-        return {found: "" if shipped else why_untrusted(found) for found in paths}
+        return {file: "" if shipped else why_untrusted(file) for file in paths}
 
 
 def directory_of(source: Source) -> str:

@@ -99,18 +99,18 @@ class _Scanner:
 
     def _find_conditionals(self) -> dict[int, int]:
         """Where each outermost #if starts and its #endif ends."""
-        found: dict[int, int] = {}
+        ends: dict[int, int] = {}
         depth = start = 0
         for line in regex_cache.finditer(_CONDITIONAL, self.body):
             if line[1] == "endif":
                 depth -= 1
                 if depth == 0:
-                    found[start] = line.end()
+                    ends[start] = line.end()
             else:
                 if depth == 0:
                     start = line.start() + line[0].index("#")
                 depth += 1
-        return found
+        return ends
 
     def scan_pieces(self) -> Iterator[Piece]:
         pos, last = 0, 0
@@ -142,11 +142,11 @@ class _Scanner:
             end = line.end() if line is not None else pos + 1
         if end is not None:
             return Piece("#", text[pos:end].rstrip(), pos, end)
-        found = TOKEN.match(text, pos)
-        assert found is not None
-        kind = found.lastgroup or ""
-        start, end = found.span(kind)
-        word = found[kind]
+        match = TOKEN.match(text, pos)
+        assert match is not None
+        kind = match.lastgroup or ""
+        start, end = match.span(kind)
+        word = match[kind]
         if kind == "comment":
             return Piece("//" if word.startswith("//") else "/*", word.rstrip(), start, end)
         return Piece(word if kind == "op" else kind, word, start, end)
@@ -384,5 +384,5 @@ class _Printer:
     @staticmethod
     def _would_merge(left: str, right: str) -> bool:
         """Whether the two would lex as other tokens without a space."""
-        found = TOKEN.match(left + right)
-        return found is not None and found.end() != len(left) and left[:1] not in "\"'"
+        match = TOKEN.match(left + right)
+        return match is not None and match.end() != len(left) and left[:1] not in "\"'"

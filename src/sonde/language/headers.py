@@ -144,16 +144,16 @@ class HeaderParser(FileParser):
 
     def _skip_empty_macro(self, pos: int) -> int:
         """The position after a macro that stands for nothing, like ``__BEGIN_DECLS``."""
-        found = regex_cache.compile(r"\w+", regex_cache.ASCII).match(self.source.text, pos)
-        macro = None if found is None else self._preprocessor.macros.get(found[0])
-        return pos if found is None or macro is None or macro.params is not None or macro.body else found.end()
+        word = regex_cache.compile(r"\w+", regex_cache.ASCII).match(self.source.text, pos)
+        macro = None if word is None else self._preprocessor.macros.get(word[0])
+        return pos if word is None or macro is None or macro.params is not None or macro.body else word.end()
 
     def _first_word(self, pos: int) -> str:
         """What a declaration begins with; behind ``__extension__``, and of a macro that stands for it."""
-        found = regex_cache.compile(r"(?:__extension__\s+)?(\w*)", regex_cache.ASCII).match(self.source.text, pos)
-        assert found is not None
-        macro = self._preprocessor.macros.get(found[1])
-        return macro.body[0][1] if macro is not None and macro.params is None and macro.body else found[1]
+        match = regex_cache.compile(r"(?:__extension__\s+)?(\w*)", regex_cache.ASCII).match(self.source.text, pos)
+        assert match is not None
+        macro = self._preprocessor.macros.get(match[1])
+        return macro.body[0][1] if macro is not None and macro.params is None and macro.body else match[1]
 
 
 def _definition_tag(item: CStruct | CEnum | CTypedef) -> str:

@@ -63,8 +63,8 @@ class Lexer:
 
     def skip_trivia(self, pos: int) -> int:
         """The position after spaces and comments."""
-        found = _TRIVIA.match(self.text, pos)
-        return found.end() if found else pos
+        trivia = _TRIVIA.match(self.text, pos)
+        return trivia.end() if trivia else pos
 
     def tokenize_item(self, pos: int, closing: str = "}", predicate: bool = False) -> list[Token]:
         """The tokens from ``pos`` to the end of the item, and an ``eof`` token.
@@ -72,16 +72,16 @@ class Lexer:
         The item ends after a ``;`` outside of braces, and (``closing`` "}") after the brace that closes its first
         one. With ``predicate``, ``pos`` is after the opening slash.
         """
-        text, match = self.text, TOKEN.match
+        text, scan = self.text, TOKEN.match
         tokens: list[Token] = []
         depth = expanded = 0
         while True:
-            found = match(text, pos)
-            assert found is not None  # "other" takes any character
-            kind = found.lastgroup or ""
-            start, pos = found.span(kind)
+            match = scan(text, pos)
+            assert match is not None  # "other" takes any character
+            kind = match.lastgroup or ""
+            start, pos = match.span(kind)
             if kind == "op":
-                op = found[kind]
+                op = match[kind]
                 if op == "{":
                     depth += 1
                 elif op == "/" and predicate and depth == 0 and self._ends_predicate(pos):
@@ -103,7 +103,7 @@ class Lexer:
                 expanded = len(tokens)
                 pos = self._take_non_token(start, tokens)
             elif kind != "comment":
-                tokens.append((kind, found[kind], start, pos))
+                tokens.append((kind, match[kind], start, pos))
         tokens.append(("eof", "", pos, pos))
         if self._preprocessor.macros:
             tokens[expanded:] = self._preprocessor.expand_tokens(tokens[expanded:])
@@ -113,11 +113,11 @@ class Lexer:
         """The tokens of a stretch of one line (the condition of an ``#if``)."""
         tokens: list[Token] = []
         while True:
-            found = TOKEN.match(self.text, start, end)
-            assert found is not None
-            kind = found.lastgroup or ""
-            at, start = found.span(kind)
-            text = found[kind]
+            match = TOKEN.match(self.text, start, end)
+            assert match is not None
+            kind = match.lastgroup or ""
+            at, start = match.span(kind)
+            text = match[kind]
             if kind == "other" and self.text.startswith(("\\\n", "\\\r\n"), at):
                 continue  # the line goes on
             if kind in ("other", "bad"):
@@ -131,11 +131,11 @@ class Lexer:
         """The position after the ``)`` that closes the first ``(`` from ``pos`` on; the end if none does."""
         depth = 0
         while True:
-            found = TOKEN.match(self.text, pos)
-            assert found is not None
-            pos = found.end()
-            depth += {"(": 1, ")": -1}.get(found["op"], 0)
-            if not depth and found["op"] == ")" or found["end"] is not None:
+            match = TOKEN.match(self.text, pos)
+            assert match is not None
+            pos = match.end()
+            depth += {"(": 1, ")": -1}.get(match["op"], 0)
+            if not depth and match["op"] == ")" or match["end"] is not None:
                 return pos
 
     def _predicate_goes_on(self, pos: int) -> bool:
@@ -217,10 +217,10 @@ def parse_integer(text: str) -> int | None:
     """
     if text.isdigit() and text.isascii() and len(text) <= 64 and (text[0] != "0" or len(text) == 1):
         return int(text)
-    found = regex_cache.fullmatch(_NUMBER, text, regex_cache.ASCII)
-    if found is None:
+    match = regex_cache.fullmatch(_NUMBER, text, regex_cache.ASCII)
+    if match is None:
         return None
-    hexadecimal, octal, decimal, exponent, suffix = found.groups()
+    hexadecimal, octal, decimal, exponent, suffix = match.groups()
     written = hexadecimal or octal or decimal
     digits = written.replace("_", "").lstrip("0") or "0"
     if suffix.lower() not in _C_SUFFIXES and (hexadecimal or suffix not in NANOSECONDS):
@@ -248,15 +248,15 @@ def unescape_string(text: str) -> tuple[str, list[tuple[int, int]]]:
     """
     wrong: list[tuple[int, int]] = []
 
-    def replace_escape(found: regex_cache.Match[str]) -> str:
-        hexadecimal, octal, char = found.groups()
+    def replace_escape(match: regex_cache.Match[str]) -> str:
+        hexadecimal, octal, char = match.groups()
         if char is not None:
             if char not in _ESCAPES:
-                wrong.append(found.span())
+                wrong.append(match.span())
             return _ESCAPES.get(char, char)
         byte = int(hexadecimal, 16) if hexadecimal else int(octal, 8)
         if byte > 255:
-            wrong.append(found.span())
+            wrong.append(match.span())
         byte &= 255
         return chr(byte) if byte < 128 else chr(0xDC00 + byte)
 

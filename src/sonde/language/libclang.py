@@ -55,20 +55,20 @@ def translate_header(path: str, files: Files, defines: Mapping[str, str], known:
     import tempfile
 
     from clang import cindex
-    with tempfile.TemporaryDirectory(prefix="sonde-headers-") as place:
+    with tempfile.TemporaryDirectory(prefix="sonde-headers-") as folder:
         for name, text in {"prelude.h": PRELUDE, **STUBS}.items():
-            os.makedirs(os.path.dirname(os.path.join(place, name)), exist_ok=True)
-            with open(os.path.join(place, name), "w", encoding="utf-8") as file:
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write("#pragma once\n" + text)
-        found = [d for pattern in COMPILERS for d in sorted(glob.glob(pattern))][-1:]
-        options = ["-x", "c", "-std=gnu2x", "-include", os.path.join(place, "prelude.h"),
-                   *[f"-I{d}" for d in files.directories], *[f"-isystem{d}" for d in found], "-idirafter", place,
+        compiler = [d for pattern in COMPILERS for d in sorted(glob.glob(pattern))][-1:]
+        options = ["-x", "c", "-std=gnu2x", "-include", os.path.join(folder, "prelude.h"),
+                   *[f"-I{d}" for d in files.directories], *[f"-isystem{d}" for d in compiler], "-idirafter", folder,
                    *[f"-D{name}={text}" for name, text in defines.items()]]
         flags = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
         unit = cindex.Index.create().parse(path, options, options=flags)
         complaints = [f"{d.location.file}:{d.location.line}: {d.spelling}" for d in unit.diagnostics
                       if d.severity >= cindex.Diagnostic.Error]
-        return _HeaderWriter(cindex, (*SYSTEM, place), known).write_unit(unit), complaints
+        return _HeaderWriter(cindex, (*SYSTEM, folder), known).write_unit(unit), complaints
 
 
 class _HeaderWriter:

@@ -81,9 +81,9 @@ class Parser(FileParser):
         while pos < end and not self.should_stop():
             self.load_tokens([("eof", "", pos, pos)])
             is_item = text.startswith(_ITEM_WORDS, pos)
-            found = regex_cache.compile(_ITEM, regex_cache.ASCII).match(text, pos) if is_item else None
+            item = regex_cache.compile(_ITEM, regex_cache.ASCII).match(text, pos) if is_item else None
             try:
-                pos = self._parse_clause(pos) if found is None else self._parse_item(found, pos)
+                pos = self._parse_clause(pos) if item is None else self._parse_item(item, pos)
             except ParseError:
                 pos = self._recover_from_error(pos)
             pos = self._lexer.skip_directives(pos)
@@ -119,8 +119,8 @@ class Parser(FileParser):
 
     # --- items --------------------------------------------------------------------------------------------
 
-    def _parse_item(self, found: regex_cache.Match[str], pos: int) -> int:
-        kind = found.lastgroup
+    def _parse_item(self, item: regex_cache.Match[str], pos: int) -> int:
+        kind = item.lastgroup
         self._begun |= kind in ("macro", "fn", "let", "table")
         if kind == "config":
             self.load_tokens(self._lexer.tokenize_item(pos))
@@ -394,8 +394,8 @@ class Parser(FileParser):
         self._script.imports.append(ast.StrLiteral(self.token_span(token), value=name))
         refused: dict[str, str] = {}
         path = self.files.find_import(name, self.source, refused)
-        for place, reason in refused.items():
-            self.diagnostics.warning("untrusted-import", f'skipping due to {reason}: "{place}"', span)
+        for path_refused, reason in refused.items():
+            self.diagnostics.warning("untrusted-import", f'skipping due to {reason}: "{path_refused}"', span)
         if path is None:
             self.error("import-not-found", "Unable to find suitable path for import", span, [
                 "what is imported may be written to by nobody but root and you"] if refused else [
@@ -406,12 +406,12 @@ class Parser(FileParser):
             if path.endswith((".bt", ".h", ".c")):
                 _load_file(self, path, span)
                 return
-            for found, reason in self.files.list_directory(path).items():
+            for file, reason in self.files.list_directory(path).items():
                 if reason:
                     self.error("untrusted-import", f'cowardly refusing to import from a directory with {reason}: '
-                               f'"{found}"', span)
+                               f'"{file}"', span)
                     return
-                _load_file(self, found, span)
+                _load_file(self, file, span)
         except OSError as error:
             self.error("import-not-found", f"Cannot import '{name}': {error.strerror}", span)
 

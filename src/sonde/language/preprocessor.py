@@ -74,16 +74,16 @@ class Preprocessor:
         """Obey ``_Pragma("...")``, or a macro that stands for one, if that is at ``pos``; returns where the text goes
         on."""
         pragma = regex_cache.compile(_PRAGMA, regex_cache.ASCII)
-        found = pragma.match(self._source.text, pos)
-        if found is None:
+        match = pragma.match(self._source.text, pos)
+        if match is None:
             return pos
-        text, macro = found[1], self.macros.get(found[0])
+        text, macro = match[1], self.macros.get(match[0])
         if macro is not None and macro.params is None and len(macro.body) == 4 and macro.body[0][1] == "_Pragma":
             text = macro.body[2][1].strip('"')
         if text is None:
             return pos
-        self._set_pack(text, Span(self._source, *found.span()))
-        return found.end()
+        self._set_pack(text, Span(self._source, *match.span()))
+        return match.end()
 
     def check_conditionals_closed(self) -> None:
         """Report conditionals that are still open at the end of the text."""
@@ -128,10 +128,10 @@ class Preprocessor:
     def _set_pack(self, rest: str, span: Span) -> None:
         """Obey ``pack(2)``, ``pack()``, ``pack(push)``, ``pack(push, 2)`` and ``pack(pop)``; no other pragma changes a
         layout."""
-        found = regex_cache.match(r"\s*pack\s*\(([^)]*)\)", rest)
-        if found is None:
+        match = regex_cache.match(r"\s*pack\s*\(([^)]*)\)", rest)
+        if match is None:
             return
-        words = [self.defines.get(word.strip(), word.strip()) for word in found[1].split(",")]
+        words = [self.defines.get(word.strip(), word.strip()) for word in match[1].split(",")]
         if words[0] == "push":
             self.packs.append(self.packs[-1])
         elif words[0] == "pop":
@@ -139,7 +139,7 @@ class Preprocessor:
         if words[-1] in ("", "1", "2", "4", "8", "16"):
             self.packs[-1] = int(words[-1] or 0)
         elif words[0] not in ("push", "pop") or words[-1][0].isdigit():
-            self._diagnostics.warning("ignored-attribute", f"#pragma {found[0].strip()} has no effect", span,
+            self._diagnostics.warning("ignored-attribute", f"#pragma {match[0].strip()} has no effect", span,
                                       ["it takes 1, 2, 4, 8 or 16"])
 
     def _undefine_macro(self, name: str) -> None:
@@ -147,14 +147,14 @@ class Preprocessor:
         self.macros.pop(name, None)
 
     def _define_macro(self, rest: str, span: Span) -> None:
-        found = regex_cache.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, regex_cache.ASCII)
-        if found is None:
+        match = regex_cache.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, regex_cache.ASCII)
+        if match is None:
             self._error("bad-define", "#define needs a name", span, ("write #define NAME value",))
             return
-        name = found[1]
+        name = match[1]
         self._undefine_macro(name)
-        text = regex_cache.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[found.end():])
-        if found[2]:
+        text = regex_cache.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[match.end():])
+        if match[2]:
             self._define_function_macro(name, "(" + text, span)
             return
         self.defines[name] = text = text.strip()
@@ -164,21 +164,21 @@ class Preprocessor:
 
     def _define_function_macro(self, name: str, text: str, span: Span) -> None:
         from .cmacros import CMacro, parse_macro_parameters
-        found = parse_macro_parameters(text)
-        if found is None:
+        parameters = parse_macro_parameters(text)
+        if parameters is None:
             self._error("bad-define", f"the parameters of the C macro {name} are malformed", span,
                         (f"write #define {name}(a, b) ...",))
         else:
-            self.macros[name] = CMacro(name, found[0], text[found[1]:].strip())
+            self.macros[name] = CMacro(name, parameters[0], text[parameters[1]:].strip())
 
     def _handle_include(self, rest: str, span: Span, directive: str) -> None:
-        found = regex_cache.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
-        if found is None:
+        match = regex_cache.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
+        if match is None:
             self._error("bad-include", f"#{directive} needs a header", span, ("write #include <linux/sched.h>",))
             return
-        self.includes.append(found[1] or found[2])
+        self.includes.append(match[1] or match[2])
         if self._include_file is not None:
-            self._include_file(found[1] or found[2], bool(found[2]), span, directive == "include_next")
+            self._include_file(match[1] or match[2], bool(match[2]), span, directive == "include_next")
 
     def _branch_holds(self, name: str, line: regex_cache.Match[str]) -> bool:
         """Whether the branch after ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
@@ -192,8 +192,8 @@ class Preprocessor:
     def _skip_branches(self, pos: int, taken: bool = False) -> int:
         """Past the branches that are not taken: after the #elif or #else that is, or after the #endif."""
         depth = 0
-        for found in regex_cache.compile(_BRANCH).finditer(self._source.text, pos):
-            name = found[1]
+        for branch in regex_cache.compile(_BRANCH).finditer(self._source.text, pos):
+            name = branch[1]
             if name is None:  # text that may look like one
                 continue
             if name.startswith("if"):
@@ -201,7 +201,7 @@ class Preprocessor:
             elif depth:
                 depth -= name == "endif"
             else:
-                line = _directive_line(self._source.text, self._source.text.index("#", found.start()))
+                line = _directive_line(self._source.text, self._source.text.index("#", branch.start()))
                 if name == "endif":
                     self._open.pop()
                     return line.end()
@@ -212,6 +212,6 @@ class Preprocessor:
 
 def _directive_line(text: str, pos: int) -> regex_cache.Match[str]:
     """The logical line whose ``#`` is at ``pos``."""
-    found = regex_cache.compile(_LINE, regex_cache.ASCII).match(text, pos)
-    assert found is not None
-    return found
+    line = regex_cache.compile(_LINE, regex_cache.ASCII).match(text, pos)
+    assert line is not None
+    return line

@@ -26,8 +26,8 @@ def error_text(number: int) -> str:
     """strerror() of an error number, negated or not."""
     from os import strerror
     number = abs(number)
-    found = _ERRORS.get(number) or (strerror(number) if number <= LAST_ERROR else "")
-    return found if found and not found.startswith("Unknown error") else "Unknown error"
+    text = _ERRORS.get(number) or (strerror(number) if number <= LAST_ERROR else "")
+    return text if text and not text.startswith("Unknown error") else "Unknown error"
 
 
 def signal_text(number: int) -> str:
@@ -40,8 +40,8 @@ def signal_text(number: int) -> str:
 
 def syscall_text(number: int, arch: str) -> str:
     """Name of a system call, or "Unknown syscall"."""
-    found = compat_names(arch).get(number - COMPAT_FROM) if number >= COMPAT_FROM else syscall_names(arch).get(number)
-    return found or "Unknown syscall"
+    name = compat_names(arch).get(number - COMPAT_FROM) if number >= COMPAT_FROM else syscall_names(arch).get(number)
+    return name or "Unknown syscall"
 
 
 @cache
@@ -64,5 +64,5 @@ def list_compat_texts(arch: str) -> list[str]:
 
 def text_table(function: str, arch: str) -> list[str]:
     """All texts of a function by what stands for them."""
-    found, compat = list_texts(function, arch), list_compat_texts(arch) if function == "syscall_name" else []
-    return found + found[-1:] * (COMPAT_FROM - len(found)) + compat if compat else found
+    texts, compat = list_texts(function, arch), list_compat_texts(arch) if function == "syscall_name" else []
+    return texts + texts[-1:] * (COMPAT_FROM - len(texts)) + compat if compat else texts

@@ -118,14 +118,14 @@ def find_offsets(version: int, debug: bytes) -> dict[str, int]:
         raise MachineError("its _PyRuntime does not begin with _Py_DebugOffsets")
     if _word_at(debug, _FREE_THREADED):
         raise MachineError("it is a build without the GIL, which keeps its bytecode in another way")
-    told = {name: _word_at(debug, at + 8 * _words_before(release, name)) for name, at in _DEBUG_WORDS.items()}
-    found = known | told | {"interpreters": _word_at(debug, _INTERPRETERS)}
-    for name, offset in found.items():
-        first = found["interp_next"] if name in ("interp_threads", "interp_id") else 0
+    declared = {name: _word_at(debug, at + 8 * _words_before(release, name)) for name, at in _DEBUG_WORDS.items()}
+    offsets = known | declared | {"interpreters": _word_at(debug, _INTERPRETERS)}
+    for name, offset in offsets.items():
+        first = offsets["interp_next"] if name in ("interp_threads", "interp_id") else 0
         most = _BEYOND.get(name) or _LIMITS.get(name.partition("_")[0], 1 << 20)
         if not first <= offset <= first + most:
             raise MachineError(f"its _Py_DebugOffsets are damaged: {name} is {offset}")
-    return found
+    return offsets
 
 
 def _word_at(data: bytes, at: int) -> int:

@@ -34,27 +34,27 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
     finder = ProbeFinder(world, options, config, diagnostics)
     finder.written = [_note_written(clause, point) for clause in clauses for point in clause.points if point.parts]
     keep = _probe_filter(options, diagnostics)
-    found: list[ProbeProgram] = []
+    programs: list[ProbeProgram] = []
     total = 0
     if any("probe" in point.use.names for point in finder.written):
         mark_names(clauses, language)
     for clause in clauses:
         if is_ruled_out(clause.predicate, world, options, config, language.functions):
             continue
-        expanded = [[a for a in found if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options)]
-                    for found in _expand_all(finder, clause)]
-        attach = [a for found in expanded for a in found]
+        expanded = [[a for a in of_point if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options)]
+                    for of_point in _expand_all(finder, clause)]
+        attach = [a for of_point in expanded for a in of_point]
         choose_kinds(finder, attach)
-        total += sum([_count_probes(finder, found) for found in expanded])
+        total += sum([_count_probes(finder, of_point) for of_point in expanded])
         if total > config.max_probes:
             _report_too_many(total, clause is clauses[-1], config, diagnostics)
-            return found
+            return programs
         for probe in _share_programs(clause, attach, world):
-            found.append(ProbeProgram(probe, probe.attach[0].kind, len(found)))
+            programs.append(ProbeProgram(probe, probe.attach[0].kind, len(programs)))
     finder.warn_of_untraceable()
-    check_mixed([a for p in found for a in p.probe.attach], diagnostics)
-    _check_limits(clauses, found, total, config, diagnostics)
-    return found
+    check_mixed([a for p in programs for a in p.probe.attach], diagnostics)
+    _check_limits(clauses, programs, total, config, diagnostics)
+    return programs
 
 
 def _note_written(clause: Clause, point: AttachPoint) -> WrittenPoint:
@@ -69,19 +69,19 @@ def _expand_all(finder: ProbeFinder, clause: Clause) -> list[list[Attach]]:
     finder.unmatched, finder.points = [], len(clause.points)
     said = len(finder.diagnostics.items)
     points = [point for point in clause.points if not point.missing or any(point.parts)] or clause.points
-    found = [expand_attach_point(finder, point) for point in points]
+    attach = [expand_attach_point(finder, point) for point in points]
     fine = all(d.severity == WARNING for d in finder.diagnostics.items[said:])
-    if not any(found) and fine:
+    if not any(attach) and fine:
         finder.report_empty_clause(clause.points)
-    return found
+    return attach
 
 
-def _count_probes(finder: ProbeFinder, found: list[Attach]) -> int:
+def _count_probes(finder: ProbeFinder, attach: list[Attach]) -> int:
     """What an attach point is for ``max_probes``: the kernel's functions, or those of a program, that one link serves
     are one, as in bpftrace, unless each is asked for its name."""
-    together = [a for a in found if a.wild and KINDS[a.kind].multi in ("kprobe_multi", "uprobe_multi")
+    together = [a for a in attach if a.wild and KINDS[a.kind].multi in ("kprobe_multi", "uprobe_multi")
                 and "probe" not in finder.use.names and finder.world.has_feature(KINDS[a.kind].multi)]
-    return len(found) - len(together) + len({a.target if KINDS[a.kind].user else "" for a in together})
+    return len(attach) - len(together) + len({a.target if KINDS[a.kind].user else "" for a in together})
 
 
 def in_mode(kind: str, options: Options) -> bool:
@@ -140,12 +140,12 @@ def _why_none(clauses: Sequence[Clause]) -> str:
         "No probes attached; use --bench to run benchmark probes." if "bench" in kinds else "No probes to attach"
 
 
-def _check_limits(clauses: Sequence[Clause], found: list[ProbeProgram], total: int, config: Config,
+def _check_limits(clauses: Sequence[Clause], programs: list[ProbeProgram], total: int, config: Config,
                   diagnostics: Diagnostics) -> None:
     if total == 0 and not diagnostics.has_errors:
         diagnostics.error("no-probes", _why_none(clauses), None)
-    if len(found) > config.max_bpf_progs:
-        diagnostics.error("too-many-programs", f"The script needs {len(found)} programs; the limit is "
+    if len(programs) > config.max_bpf_progs:
+        diagnostics.error("too-many-programs", f"The script needs {len(programs)} programs; the limit is "
                           f"{config.max_bpf_progs}.", None, ["raise it with the max_bpf_progs config variable"])
 
 

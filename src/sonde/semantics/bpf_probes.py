@@ -21,9 +21,9 @@ def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, part
     in_number, in_name = pattern_matcher(number), pattern_matcher(name)
     chosen = [(n, f, attachable) for n, f, attachable in every if in_number(str(n)) and in_name(f)]
     wild = len(chosen) > 1 or is_pattern(name)
-    found = [a for a in [_make_attach(finder, kind, n, f, wild) for n, f, attachable in chosen if attachable] if a]
-    if found:
-        return found
+    attach = [a for a in [_make_attach(finder, kind, n, f, wild) for n, f, attachable in chosen if attachable] if a]
+    if attach:
+        return attach
     if chosen:
         return finder.report_missing(point, [f"program {chosen[0][0]} was loaded without function information (BTF), "
                                              "and the kernel attaches to none that was"])

@@ -29,7 +29,7 @@ def show_groups(trees: Tree, by: str, functions: Functions) -> bool:
         if isinstance(node, TableColumn):
             node.name = _COLUMN.sub(by.upper(), node.name)
         if isinstance(node, StrLiteral):
-            node.value = _COLUMN.sub(lambda found: by.upper().ljust(4 + len(found[1])), node.value)
+            node.value = _COLUMN.sub(lambda match: by.upper().ljust(4 + len(match[1])), node.value)
     return replaced > 0
 
 

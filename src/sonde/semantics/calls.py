@@ -174,8 +174,8 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
 
 def _points_to_text(type: Type | None) -> bool:
     """Whether str() of this is meant where a string is taken: a pointer to characters, or an array of them."""
-    found = type.to if isinstance(type, Pointer) else type.of if isinstance(type, Array) else None
-    return isinstance(found, Int) and found.bits == 8
+    target = type.to if isinstance(type, Pointer) else type.of if isinstance(type, Array) else None
+    return isinstance(target, Int) and target.bits == 8
 
 
 def _check_form(context: CheckContext, row: FunctionRow, node: Call, arg: Node, kinds: list[str]) -> bool:
@@ -255,8 +255,8 @@ def check_whole_map(context: CheckContext, target: MapRef, node: Call, value: Ty
         node.choice = Unfilled()
         return value
     node.choice = WholeMap(target.name, top, div)
-    found = context.map_value_type(state, target)
-    if found is None:
+    map_value = context.map_value_type(state, target)
+    if map_value is None:
         return None
-    target.type = convert.plain_type(found)
+    target.type = convert.plain_type(map_value)
     return value

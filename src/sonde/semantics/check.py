@@ -70,9 +70,9 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     parts = check_size(trees, diagnostics)
     if options.named:
         _known_parameters(script, options, language.functions, diagnostics)
-    found = _settle_types(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
-    unseen = diagnostics.has_errors or any(item.code == "type-too-large" for item in found)  # and so what maps hold
-    for item in found:
+    findings = _settle_types(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
+    unseen = diagnostics.has_errors or any(item.code == "type-too-large" for item in findings)  # and so what maps hold
+    for item in findings:
         if not (unseen and item.code == "undefined-map"):
             diagnostics._add_once(item)
     if script.functions:
@@ -194,27 +194,27 @@ def _follow_changes(context: CheckContext) -> None:
 
 def _sources(node: Assign) -> set[str | VarState]:
     """The maps and variables that an assignment reads, if they are few and nothing else decides what it assigns."""
-    found: set[str | VarState] = set()
+    sources: set[str | VarState] = set()
     for part in walk_nodes([node.target.key if isinstance(node.target, MapRef) else None, node.value]):
         if isinstance(part, (Call, BlockExpr)):
             return set()
         if isinstance(part, MapRef):
-            found.add(part.name)
+            sources.add(part.name)
         elif isinstance(part, Variable) and isinstance(part.slot, VarState):
-            found.add(part.slot)
-    return found if len(found) <= FEW else set()
+            sources.add(part.slot)
+    return sources if len(sources) <= FEW else set()
 
 
 def _check_program(context: CheckContext, program: ProbeProgram) -> None:
     context.begin_program(program)
     clause = program.probe.clause
     if clause.predicate is not None:
-        found = context.check_value(clause.predicate, "a predicate")
-        if found is not None:
+        type = context.check_value(clause.predicate, "a predicate")
+        if type is not None:
             inner = clause.predicate.span
             text = inner.source.text
             slashes = Span(inner.source, text.rfind("/", 0, inner.start), text.find("/", inner.end) + 1)
-            context.check_condition(clause.predicate, found, slashes)
+            context.check_condition(clause.predicate, type, slashes)
     check_statements(context, clause.body)
     for variable in program.probe.variables if not context.diagnostics.has_errors else ():
         if isinstance(variable, VarState) and not variable.given:

@@ -141,9 +141,9 @@ def macro_constant(name: str, syscall: object = None) -> int | None:
         return _plain_integer(syscall(name.split("_", 3)[-1] if name.startswith("__NR_") else name[4:]))
     for module, prefixes in _MODULES.items():
         if name.startswith(prefixes) and name.isupper() and name not in _HANDLERS:
-            found = _plain_integer(getattr(__import__(module), name, None))
-            if found is not None:
-                return found
+            number = _plain_integer(getattr(__import__(module), name, None))
+            if number is not None:
+                return number
     return None
 
 
@@ -164,7 +164,7 @@ NO_NUMBER = 1 << 62  # of what has no such name
 def number_called(function: str, text: str, arch: str, syscall_number: Callable[[str], int | None]) -> int:
     """The system call, signal or error that is so called."""
     if function == "syscall_name":
-        found = syscall_number(text)
-        return NO_NUMBER if found is None else found
+        number = syscall_number(text)
+        return NO_NUMBER if number is None else number
     texts = list_texts(function, arch)
     return texts.index(text) if text in texts[:-1] else NO_NUMBER

@@ -484,16 +484,16 @@ class CheckContext:
         value = self.map_state(node).inferred_value
         return value if isinstance(value, Aggregate) else None
 
-    def check_condition(self, node: Expr, found: Type, place: Node | Span) -> bool:
-        """Whether ``node``, of type ``found``, may be true or false; of what a map counts no single number is meant."""
+    def check_condition(self, node: Expr, type: Type, place: Node | Span) -> bool:
+        """Whether ``node``, of type ``type``, can be a condition. An aggregate cannot: no single number is meant."""
         aggregate = self.aggregate_of(node)
-        if found == Symbol("probe"):
+        if type == Symbol("probe"):
             node.const = self.program.attach.name  # whichever it is of several, it is not empty
             node.type = Str(len(node.const) + 1)
-        if aggregate is None and (convert.can_be_condition(found) or isinstance(node.const, str)):
+        if aggregate is None and (convert.can_be_condition(type) or isinstance(node.const, str)):
             return True
         hints = convert.meant_equal(node) if aggregate is None else [f"{node.span.text} != 0 asks for its number"]
-        self.error("bad-condition", f"Invalid condition: {aggregate or convert.kind_of_type(found)}", place, hints)
+        self.error("bad-condition", f"Invalid condition: {aggregate or convert.kind_of_type(type)}", place, hints)
         return False
 
     def _where_filled(self, state: MapState, node: Node) -> list[str]:

@@ -179,8 +179,8 @@ def _merge_tuples(a: Tuple, b: Tuple) -> Type | None:
     if not a.has_same_shape(b):
         return None
     merged = [merge_types(x, b.of[at]) for x, at in zip(a.of, b.element_order(a.names))]
-    found = tuple([t for t in merged if t is not None])
-    return Tuple(found, a.names) if len(found) == len(merged) else None
+    known = tuple([t for t in merged if t is not None])
+    return Tuple(known, a.names) if len(known) == len(merged) else None
 
 
 def _merge_aggregates(a: Aggregate, b: Aggregate) -> Type | None:

@@ -62,15 +62,15 @@ _C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")
 
 def parse_c_integer(base: str) -> Type | None:
     """``long unsigned int`` and its like, in any order of words."""
-    found = base.split()
-    if not found or any(word not in _C_WORDS for word in found):
+    words = base.split()
+    if not words or any(word not in _C_WORDS for word in words):
         return None
-    unsigned = "unsigned" in found
-    if "char" in found:
+    unsigned = "unsigned" in words
+    if "char" in words:
         return UINT8 if unsigned else INT8
-    if "short" in found:
+    if "short" in words:
         return UINT16 if unsigned else INT16
-    if "long" in found:
+    if "long" in words:
         return UINT64 if unsigned else INT64
     return UINT32 if unsigned else INT32
 
@@ -225,13 +225,13 @@ class TypeNames:
             self.diagnostics.warning(
                 "kernel-struct", f"{syntax.base} is the kernel's: that of <{header}>, as programs have it, is laid out "
                 "otherwise", syntax.span, ["for a program's, define it in the script"])
-        found = _derive_type(base, syntax.pointers, syntax.dims, space)
-        if isinstance(found, Array) and found.size > LARGEST:
-            self._report_too_large(str(found), syntax.span)
+        type = _derive_type(base, syntax.pointers, syntax.dims, space)
+        if isinstance(type, Array) and type.size > LARGEST:
+            self._report_too_large(str(type), syntax.span)
             return None
         for _ in range(syntax.outer):
-            found = Pointer(found, space)
-        return found
+            type = Pointer(type, space)
+        return type
 
     def _report_too_large(self, name: str, span: Span) -> None:
         self.diagnostics.error("type-too-large", f"'{name}' is larger than {LARGEST >> 30} GiB", span)

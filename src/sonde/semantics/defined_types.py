@@ -39,8 +39,8 @@ class DefinedTypes:
             self._waiting[_name_of(item)] = len(self._known)
             self._known.append(item)
         self._define(written.base)
-        found = self._names.find_type(written.base)
-        if found is None and not written.pointers:
+        base = self._names.find_type(written.base)
+        if base is None and not written.pointers:
             return None
         return self._names.resolve_type(written)
 

@@ -32,8 +32,8 @@ def check_expression(context: CheckContext, node: ast.Expr) -> Type | None:
         context.error("no-value", NO_TYPE, node)
         return None
     node.const = None
-    found = rule(context, node)
-    if found is not None and context.types.structs:
-        found = context.types.replace_hidden(found)
-    node.type = None if found is None else plain_type(found)
-    return found
+    result = rule(context, node)
+    if result is not None and context.types.structs:
+        result = context.types.replace_hidden(result)
+    node.type = None if result is None else plain_type(result)
+    return result

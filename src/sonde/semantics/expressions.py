@@ -119,9 +119,9 @@ def check_name(context: CheckContext, node: ast.Name) -> Type | None:
     row = context.builtins.get(node.name)
     if row is not None:
         return type_of(context, row, node)
-    found = _check_constant(context, node)
-    if found is not None:
-        return found
+    constant = _check_constant(context, node)
+    if constant is not None:
+        return constant
     context.error("unknown-identifier", f"Unknown identifier: '{node.name}'", node, _name_hints(context, node.name))
     return None
 
@@ -146,9 +146,9 @@ def _check_constant(context: CheckContext, node: ast.Name) -> Type | None:
     defined = None if text is None else _check_define(context, node, text)
     if defined is not None:
         return defined
-    found = context.types.constants.get(name) or context.world.enum_constant(name)
-    if found is not None:
-        value, enum = found
+    enumerator = context.types.constants.get(name) or context.world.enum_constant(name)
+    if enumerator is not None:
+        value, enum = enumerator
         return fold_constant(node, value, enum)
     number = macro_constant(name, context.world.syscall_number)
     if number is None and name.isupper():
@@ -392,23 +392,23 @@ def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "")
             return _AGGREGATES[syntax.base]
         if syntax.base == "char":  # in scripts, as in bpftrace, a byte without a sign; C's char has one
             syntax = ast.TypeSyntax(syntax.span, "uint8", syntax.pointers, syntax.dims, None, syntax.outer)
-        found = context.types.resolve_type(syntax, space, context.config.text_size, own)
-        if isinstance(found, Real):
+        type = context.types.resolve_type(syntax, space, context.config.text_size, own)
+        if isinstance(type, Real):
             context.types.report_unknown_type(syntax)
             return None
     else:
-        found = _check_unevaluated(context, syntax.typeof)
-        found = None if found is None else convert.plain_type(found)
-        for _ in range(syntax.pointers if found is not None else 0):
-            assert found is not None
-            found = Pointer(found, space)
-        for count in reversed(syntax.dims if found is not None else []):
-            assert found is not None
-            found = Array(found, count)
-    if isinstance(found, (Str, Buf)) and not 0 < found.capacity <= MAX_STRING:
+        type = _check_unevaluated(context, syntax.typeof)
+        type = None if type is None else convert.plain_type(type)
+        for _ in range(syntax.pointers if type is not None else 0):
+            assert type is not None
+            type = Pointer(type, space)
+        for count in reversed(syntax.dims if type is not None else []):
+            assert type is not None
+            type = Array(type, count)
+    if isinstance(type, (Str, Buf)) and not 0 < type.capacity <= MAX_STRING:
         context.error("string-too-long", f"the size must be between 1 and {MAX_STRING}", syntax)
         return None
-    return found
+    return type
 
 
 def _type_of_target(context: CheckContext, name: str) -> Type | None:
@@ -508,9 +508,9 @@ def _check_unevaluated(context: CheckContext, node: Expr) -> Type | None:
     if isinstance(node, ast.MapRef) and node.key is None and context.map_state(node).keyed:
         return context.map_state(node).inferred_key
     outer, context.unevaluated = context.unevaluated, True
-    found = context.check_expression(node)
+    result = context.check_expression(node)
     context.unevaluated = outer
-    return found
+    return result
 
 
 def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
@@ -537,13 +537,13 @@ def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
 def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
     if not node.items:
         return NOTHING
-    found = [context.check_value(item, "a tuple") for item in node.items]
-    for item, type in zip(node.items, found):
+    types = [context.check_value(item, "a tuple") for item in node.items]
+    for item, type in zip(node.items, types):
         if isinstance(type, Aggregate):
             context.error("aggregate-value", f"Map type {type} cannot exist inside a tuple.", item)
             return None
-    known = tuple([t for t in found if t is not None])
-    if len(known) != len(found):
+    known = tuple([t for t in types if t is not None])
+    if len(known) != len(types):
         return None
     elements, depth = _tuple_extent(known)
     if elements > MOST_ELEMENTS or depth > MAX_DEPTH:
@@ -574,11 +574,11 @@ def check_block(context: CheckContext, node: ast.BlockExpr) -> Type | None:
         node.body, node.value = [], value
     context.scopes.append({})
     context.statements(context, node.body)
-    found = context.check_expression(value)
+    result = context.check_expression(value)
     context.scopes.pop()
     if not node.body:
         node.const = value.const
-    return found
+    return result
 
 
 def _if_value(statement: Stmt) -> Expr | None:

@@ -21,23 +21,23 @@ def parse_format(text: str, spaced: bool = True) -> list[FormatPart] | str:
     a space, as in "50% done", unless ``spaced``."""
     parts: list[FormatPart] = []
     literal, at = "", 0
-    for found in _CONVERSION.finditer(text):
-        literal += text[at:found.start()]
-        at = found.end()
-        conversion = found.group("conversion")
-        if conversion == "%" and " " not in found.group("spec"):  # a width means nothing
+    for match in _CONVERSION.finditer(text):
+        literal += text[at:match.start()]
+        at = match.end()
+        conversion = match.group("conversion")
+        if conversion == "%" and " " not in match.group("spec"):  # a width means nothing
             literal += "%"
             continue
-        if conversion is None or conversion == "%" or not spaced and " " in found.group("spec"):
-            literal += found.group()
+        if conversion is None or conversion == "%" or not spaced and " " in match.group("spec"):
+            literal += match.group()
             continue
-        spec = found.group("spec").replace(".*", "").replace("*", "")  # as in bpftrace, * is no width and takes nothing
+        spec = match.group("spec").replace(".*", "").replace("*", "")  # as in bpftrace, * is no width and takes nothing
         if len(spec) > 8:
             return "the width is too large"
         if literal:
             parts.append(FormatPart(literal))
             literal = ""
-        parts.append(FormatPart("", conversion, spec, found.group("length") or ""))
+        parts.append(FormatPart("", conversion, spec, match.group("length") or ""))
     literal += text[at:]
     if literal:
         parts.append(FormatPart(literal))
@@ -99,13 +99,13 @@ def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, a
         context.error("aggregate-value", f"unable to convert type: {aggregate}", arg,
                       [f"print({arg.span.text}) shows it"])
         return None
-    found = context.check_value(arg, ARGUMENT)
-    if isinstance(found, NoneType):
+    type = context.check_value(arg, ARGUMENT)
+    if isinstance(type, NoneType):
         context.error("no-value", f"unable to print none type for specifier: {part.conversion if part else 's'}", call)
         return None
-    if found is None or call.name == "debugf" or context.program.attach.pin:  # the kernel prints these
-        return found
-    return keep_number(arg, found)
+    if type is None or call.name == "debugf" or context.program.attach.pin:  # the kernel prints these
+        return type
+    return keep_number(arg, type)
 
 
 def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:

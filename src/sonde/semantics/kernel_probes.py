@@ -130,9 +130,9 @@ def _expand_functions(finder: ProbeFinder, point: AttachPoint, kind: str, way: s
             return instead
     names = _functions_by_pattern(finder, module, function, way) if wild else \
         _functions_by_name(finder, module, function, way, bool(offset))
-    found = [a for a in [_make_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
-    if found:
-        return found
+    attach = [a for a in [_make_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
+    if attach:
+        return attach
     if names and not wild:
         return _report_untyped(finder, point, kind, names[0][1])
     return _report_not_found(finder, point, kind, module, function)
@@ -149,19 +149,19 @@ def _by_stand_ins(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, 
     known = [s for s in stand_ins(world, function, module)
              if not any(w.names_function(s.name) for w in written)]
     ways = [way if s.renamed or not KINDS[kind].typed else KINDS[kind].twin for s in known]
-    found = [(s, a) for s, by in zip(known, ways)
-             if suits(s, finder.use) and world.has_feature(KINDS[by].feature)
-             and not _find_obstacle(kind, by, s.name, finder.use)
-             and (a := _make_attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
-    if known and not found:
+    usable = [(s, a) for s, by in zip(known, ways)
+              if suits(s, finder.use) and world.has_feature(KINDS[by].feature)
+              and not _find_obstacle(kind, by, s.name, finder.use)
+              and (a := _make_attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
+    if known and not usable:
         return _report_not_found(finder, point, kind, module, function,
                                  [f"{s.name} has its work in this kernel, with other arguments" for s in known
                                   if s.renamed])
-    if found and function not in finder.stood_in and finder.options.warnings:
+    if usable and function not in finder.stood_in and finder.options.warnings:
         finder.stood_in.add(function)
         finder.diagnostics.warning("stand-in", f"This kernel has no function {function} of that name. Probing "
-                                   f"{' and '.join([s.name for s, _ in found])}: {found[0][0].why}.", point.span)
-    return [a for _, a in found] or None
+                                   f"{' and '.join([s.name for s, _ in usable])}: {usable[0][0].why}.", point.span)
+    return [a for _, a in usable] or None
 
 
 def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
@@ -191,9 +191,9 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
             if not (KINDS[item.kind].returns and finder.use.uses_args or _is_named_otherwise(finder, item)):
                 _serve_by_other_kind(finder, item, "many")
     for kind, reason in (("kretprobe", "exact"), ("kprobe", "cheap")):
-        found = [a for a in attach if a.kind == kind and not a.way]
-        many = len(found) > FEW
-        for item in found if shares or not many else ():
+        same_kind = [a for a in attach if a.kind == kind and not a.way]
+        many = len(same_kind) > FEW
+        for item in same_kind if shares or not many else ():
             if _keeps_meaning(finder, item, many):
                 _serve_by_other_kind(finder, item, "many" if many else reason)
 
@@ -282,11 +282,11 @@ def _functions_by_pattern(finder: ProbeFinder, module: str, function: str, way: 
     every = finder.world.kernel_functions()
     if not every and KINDS[way].typed:
         every = finder.world.function_names()
-    found = dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)])
+    matching = dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)])
     if not is_pattern(function):
-        return list(found)
+        return list(matching)
     forbidden = finder.world.forbidden_functions()
-    return [(m, f) for m, f in found if f not in forbidden and not is_left_out(f)]
+    return [(m, f) for m, f in matching if f not in forbidden and not is_left_out(f)]
 
 
 def _make_attach(finder: ProbeFinder, kind: str, way: str, module: str, function: str, offset: int, named: bool,

@@ -172,12 +172,12 @@ class _Expander:
         if isinstance(node, Name) and node.name in self.language.builtins:
             return None
         forms = self.macros.get(node.name, {})
-        found = _choose_form(forms, args)
+        macro = _choose_form(forms, args)
         row = self.language.functions.get(node.name)
-        if found is None and row is not None and row.library:
+        if macro is None and row is not None and row.library:
             return library_macros(row.library).get((node.name, len(args)))
-        if found is not None or not isinstance(node, Call) or row is not None or node.name in self.language.builtins:
-            return found
+        if macro is not None or not isinstance(node, Call) or row is not None or node.name in self.language.builtins:
+            return macro
         return next(iter(forms.values()), None)  # which will say that it does not fit
 
     def _expand_macro(self, macro: Macro, node: Any, depth: int) -> Expr:
@@ -204,13 +204,13 @@ class _Expander:
             for part in walk_nodes(body):
                 part.span = ExpandedSpan(part.span.source, part.span.start, part.span.end, node.span)
         body = self._instantiate_body(body, macro, bound, f"#{self.uses}")
-        found = self.rewrite_calls(body, depth + 1)
-        assert isinstance(found, Expr)
-        found.span = node.span
-        if isinstance(found, BlockExpr) and not found.body and found.value is not None \
-                and not (isinstance(found.value, MapRef) or isinstance(found.value, Unary) and found.value.postfix):
-            return found.value
-        return found
+        expansion = self.rewrite_calls(body, depth + 1)
+        assert isinstance(expansion, Expr)
+        expansion.span = node.span
+        value = expansion.value if isinstance(expansion, BlockExpr) and not expansion.body else None
+        if value is None or isinstance(value, MapRef) or isinstance(value, Unary) and value.postfix:
+            return expansion
+        return value
 
     def _bind_arguments(self, macro: Macro, args: Sequence[Node], call: Node) -> dict[str, Node] | None:
         """What each parameter stands for, by its name with its sigil; None after saying that an argument is wrong."""

@@ -45,11 +45,11 @@ def name_parts(parts: Sequence[Expr]) -> tuple[str, ...]:
 
 def name_keys(tree: Tree) -> dict[str, tuple[str, ...]]:
     """Names for the keys of maps, as the checked tree first writes them: ``@[comm, args.ret]`` has comm and ret."""
-    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for node in walk_nodes(tree):
-        if isinstance(node, MapRef) and node.key is not None and node.name not in found:
-            found[node.name] = name_parts(node.key.items if isinstance(node.key, TupleExpr) else [node.key])
-    return found
+        if isinstance(node, MapRef) and node.key is not None and node.name not in names:
+            names[node.name] = name_parts(node.key.items if isinstance(node.key, TupleExpr) else [node.key])
+    return names
 
 
 def what_end_does(script: Script, functions: Functions) -> dict[str, str]:

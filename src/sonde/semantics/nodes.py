@@ -46,14 +46,14 @@ def child_items(item: Any) -> list[Any]:
 
 
 def _find_holders(kind: type) -> tuple[str, ...] | None:
-    found = None
+    holders = None
     if issubclass(kind, Node):
         types: dict[str, str] = {}
         for base in reversed(kind.__mro__):
             types |= vars(base).get("__annotations__", {})
-        found = tuple([name for name in reversed(kind._fields) if types[name] not in _PLAIN])
-    _holders[kind] = found
-    return found
+        holders = tuple([name for name in reversed(kind._fields) if types[name] not in _PLAIN])
+    _holders[kind] = holders
+    return holders
 
 
 def copy_tree(item: T) -> T:

@@ -64,13 +64,13 @@ def is_current(argument: Expr) -> bool:
 def _check_task(context: CheckContext, node: Call, trusted: bool) -> bool:
     """Whether the argument is a task; ``trusted``: one that the verifier will know for one."""
     argument = node.args[0]
-    found = context.check_value(argument)
-    if found is None:
+    type = context.check_value(argument)
+    if type is None:
         return False
-    is_task = isinstance(found, Pointer) and isinstance(found.to, Struct) and found.to.name == "task_struct"
+    is_task = isinstance(type, Pointer) and isinstance(type.to, Struct) and type.to.name == "task_struct"
     state = context.find_variable(argument.name) if isinstance(argument, Variable) else None
     if is_task and (not trusted or is_current(argument) or id(state) in context.tasks):
         return True
     wanted = "curtask or the variable of a loop over tasks" if trusted else "a struct task_struct pointer"
-    context.error("bad-argument", f"{node.name}() expects {wanted} ({convert.type_name(found)} provided)", argument)
+    context.error("bad-argument", f"{node.name}() expects {wanted} ({convert.type_name(type)} provided)", argument)
     return False

@@ -103,8 +103,8 @@ def available_iterators(finder: ProbeFinder) -> list[str]:
 
 def iterator_kinds(structs: Sequence[str]) -> list[str]:
     """The kinds among the kernel's structs ``bpf_iter__KIND``."""
-    found = [m[1] for m in [regex_cache.fullmatch(r"bpf_iter__(\w+)", name) for name in structs] if m]
-    return sorted(name for name in found if name not in ITERATORS_OF_ONE)
+    kinds = [m[1] for m in [regex_cache.fullmatch(r"bpf_iter__(\w+)", name) for name in structs] if m]
+    return sorted(name for name in kinds if name not in ITERATORS_OF_ONE)
 
 
 def check_mixed(attach: Sequence[Attach], diagnostics: Diagnostics) -> None:

@@ -49,12 +49,12 @@ Side = tuple[Expr, Type]  # an operand and its type
 
 def number_of(node: Expr, type: Type | None) -> Int | None:
     """The integer that an operand is; a constant that is not negative adapts its sign."""
-    found = convert.as_int(type)
-    if isinstance(found, convert.Counted):
+    integer = convert.as_int(type)
+    if isinstance(integer, convert.Counted):
         return INT64
-    if found is not None and isinstance(node.const, int) and node.const >= 0:
-        return convert.literal_type(node.const) if node.const >> 63 == 0 else found
-    return found
+    if integer is not None and isinstance(node.const, int) and node.const >= 0:
+        return convert.literal_type(node.const) if node.const >> 63 == 0 else integer
+    return integer
 
 
 # --- unary ------------------------------------------------------------------------------------------------
@@ -121,13 +121,13 @@ def _check_dereference(context: CheckContext, node: ast.Unary, operand: Type) ->
     if not isinstance(operand, Pointer):
         _bad_operand(context, node, operand, "not-a-pointer")
         return None
-    found = element_type(operand)
-    if found is None:
+    pointee = element_type(operand)
+    if pointee is None:
         context.error("not-a-pointer", "Can not dereference a pointer to void", node, ["cast it first: *(uint64 *)x"])
         return None
-    if isinstance(found, Pointer):
-        return Pointer(found.to, found.space or operand.space)
-    return found
+    if isinstance(pointee, Pointer):
+        return Pointer(pointee.to, pointee.space or operand.space)
+    return pointee
 
 
 def _check_address_of(context: CheckContext, node: ast.Unary) -> Type | None:
@@ -135,14 +135,14 @@ def _check_address_of(context: CheckContext, node: ast.Unary) -> Type | None:
     if isinstance(target, ast.Variable):
         if (state := context.find_variable(target.name)) is not None:
             state.given = True
-        found = context.check_expression(target)
+        type = context.check_expression(target)
     elif isinstance(target, ast.MapRef):
-        found = context.map_value_type(context.use_map(target), target)
-        target.type = None if found is None else convert.plain_type(found)
+        type = context.map_value_type(context.use_map(target), target)
+        target.type = None if type is None else convert.plain_type(type)
     else:
         context.error("bad-operand", "syntax: address-of operator (&) can only be used on a map or variable", target)
         return None
-    return None if found is None else Pointer(convert.plain_type(found), BPF)
+    return None if type is None else Pointer(convert.plain_type(type), BPF)
 
 
 def _check_step(context: CheckContext, node: ast.Unary) -> Type | None:
@@ -153,26 +153,26 @@ def _check_step(context: CheckContext, node: ast.Unary) -> Type | None:
         state = context.use_map(target)
         if not isinstance(state.inferred_value, Pointer):
             context.assign_map(state, _stepped_type(node.op, state.inferred_value) or grown, node)
-        found = state.inferred_value
+        type = state.inferred_value
     elif isinstance(target, ast.Variable):
-        found = context.check_expression(target)
+        type = context.check_expression(target)
         slot = target.slot
         if isinstance(slot, VarState):
             slot.given = True
-            wrong = _stepped_type(node.op, found)
-            if wrong is not None and found is not None:
-                context.report_mismatch(f"${target.name}", wrong, found, node)
+            wrong = _stepped_type(node.op, type)
+            if wrong is not None and type is not None:
+                context.report_mismatch(f"${target.name}", wrong, type, node)
                 return None
-            if convert.as_int(found) is not None and not slot.fixed:
+            if convert.as_int(type) is not None and not slot.fixed:
                 context.assign_variable(slot, grown, target)
-                found = slot.inferred
+                type = slot.inferred
     else:
         context.error("not-assignable", f"The {node.op} operator must be applied to a map or variable", node)
         return None
-    if found is None or _stepped_type(node.op, found) is not None:
+    if type is None or _stepped_type(node.op, type) is not None:
         return None
-    target.type = convert.plain_type(found)
-    return found
+    target.type = convert.plain_type(type)
+    return type
 
 
 def _held_number(have: Type) -> Int | None:

@@ -52,11 +52,11 @@ _LAST = (("unknown-symbol", ""),)
 
 def sort_findings(items: list[Diagnostic]) -> list[Diagnostic]:
     """In order. What is left of a value that has an error is said only where bpftrace comes upon that first."""
-    found: list[Diagnostic] = []
+    shown: list[Diagnostic] = []
     for item in sorted(items, key=_order_of):
-        if not _is_of_none(item) or all(other.severity != ERROR or _is_of_none(other) for other in found):
-            found.append(item)
-    return found
+        if not _is_of_none(item) or all(other.severity != ERROR or _is_of_none(other) for other in shown):
+            shown.append(item)
+    return shown
 
 
 def _is_of_none(item: Diagnostic) -> bool:
@@ -67,9 +67,9 @@ def _order_of(item: Diagnostic) -> tuple[int, int]:
     """By what findings are sorted: the pass that comes upon one; of calls that fit no macro those within others come
     first, of other wrong calls those around them."""
     number = pass_of(item)
-    found = _PASSES[number] if number < _REST and item.span is not None else ()
-    return number, 0 if item.span is None else item.span.end if found is _MACROS else \
-        item.span.start if found is _CALLS else 0
+    causes = _PASSES[number] if number < _REST and item.span is not None else ()
+    return number, 0 if item.span is None else item.span.end if causes is _MACROS else \
+        item.span.start if causes is _CALLS else 0
 
 
 def pass_of(item: Diagnostic) -> int:
@@ -77,7 +77,7 @@ def pass_of(item: Diagnostic) -> int:
     if item.code == "type-mismatch" and item.span is not None and item.span.text.startswith("let ") \
             or _is_of_none(item):
         return _PASSES.index(_DECLARATIONS)
-    for number, found in enumerate((*_PASSES, (), _LAST)):
-        if any(code == item.code and words in item.message for code, words in found):
+    for number, causes in enumerate((*_PASSES, (), _LAST)):
+        if any(code == item.code and words in item.message for code, words in causes):
             return number
     return _REST

@@ -102,15 +102,15 @@ def _expand_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[str]
                             ["write tracepoint:category:event"])
     if is_pattern(category) or is_pattern(event):
         in_category, in_event = pattern_matcher(category), pattern_matcher(event)
-        found = [(c, e) for c, e in finder.tracepoints if in_category(c) and in_event(e)]
-        if not found:
+        events = [(c, e) for c, e in finder.tracepoints if in_category(c) and in_event(e)]
+        if not events:
             return finder.report_missing(point, _near_tracepoint(finder, category, event))
     elif finder.world.tracepoint_format(category, event) is None:
         return finder.report_missing(point, _near_tracepoint(finder, category, event))
     else:
-        found = [(category, event)]
+        events = [(category, event)]
     pid = finder.options.pid
-    return [Attach("tracepoint", f"tracepoint:{c}:{e}", c, e, pid=pid) for c, e in found]
+    return [Attach("tracepoint", f"tracepoint:{c}:{e}", c, e, pid=pid) for c, e in events]
 
 
 def _near_tracepoint(finder: ProbeFinder, category: str, event: str) -> list[str]:
@@ -140,11 +140,11 @@ def _expand_raw_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[
         return [Attach("rawtracepoint", _raw_tracepoint_name(module, event), module, event, pid=pid)]
     in_module, in_event = pattern_matcher(module or "*"), pattern_matcher(event)
     every = finder.raw_tracepoints
-    found = [(m, e) for m, e in every if in_module(m) and in_event(e)]
-    if not found:
+    events = [(m, e) for m, e in every if in_module(m) and in_event(e)]
+    if not events:
         return finder.report_missing(point, finder.did_you_mean("rawtracepoint:", event, [e for _, e in every]),
                                      wild=not module)
-    return [Attach("rawtracepoint", _raw_tracepoint_name(m, e), m, e, pid=pid) for m, e in found]
+    return [Attach("rawtracepoint", _raw_tracepoint_name(m, e), m, e, pid=pid) for m, e in events]
 
 
 def _raw_tracepoint_name(module: str, event: str) -> str:
@@ -172,16 +172,16 @@ def _expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> 
 
 def _parse_period(kind: str, parts: list[str]) -> int | str:
     """Nanoseconds, or what is wrong."""
-    found = regex_cache.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
+    match = regex_cache.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
     sign = parts[-1].startswith("-")
-    count = parse_number(found.group(1)[sign:]) if found else None
-    if found is None or count is None:
+    count = parse_number(match.group(1)[sign:]) if match else None
+    if match is None or count is None:
         return f"Invalid rate of {kind} probe: {describe_bad_number(parts[-1])}"
     if count <= 0 or sign:
         return f"{kind} frequency should be a positive integer"
-    length = count * NANOSECONDS[found.group(2) or "ns"]
+    length = count * NANOSECONDS[match.group(2) or "ns"]
     if len(parts) == 2:
-        unit, count = parts[0], length if found.group(2) else count
+        unit, count = parts[0], length if match.group(2) else count
         if unit == "hz":
             return max(1, 10 ** 9 // count)
         if not unit:

@@ -26,22 +26,22 @@ HAZARDS = {
 }
 
 
-def leave_out_harmful(finder: ProbeFinder, point: AttachPoint, found: list[Attach]) -> list[Attach]:
+def leave_out_harmful(finder: ProbeFinder, point: AttachPoint, attach: list[Attach]) -> list[Attach]:
     """The attach points of ``point`` without the return probes that could end the traced program: an error if none is
     left, or if ``point`` names one function, else a warning. With --unsafe they stay, with a warning."""
-    returns = [item for item in found if item.kind == "uretprobe"]
+    returns = [item for item in attach if item.kind == "uretprobe"]
     if not returns or finder.options.compile_only:
-        return found
+        return attach
     harmful = _harmful(finder, returns)
     if not harmful:
-        return found
+        return attach
     item, why = next(iter(harmful.values()))
     message = f"{item.name} could end the traced program: {why}"
     if finder.options.unsafe:
         if finder.options.warnings:
             finder.diagnostics.warning("harmful-return", message, point.span)
-        return found
-    rest = [item for item in found if item.name not in harmful]
+        return attach
+    rest = [item for item in attach if item.name not in harmful]
     if not rest:
         return finder.report_unattachable("harmful-return", message, point, _hints(finder, item, why))
     if finder.options.warnings:

@@ -50,16 +50,16 @@ def listed_functions(world: World) -> list[tuple[str, str]]:
 def stand_ins(world: World, function: str, module: str = "") -> list[StandIn]:
     """What has the work of a function that the kernel does not have under its own name; [] if nothing has."""
     new, beginning = _new_names(function), f"{function}."
-    found = [(m, f) for m, f in listed_functions(world) if f in new or f.startswith(beginning)]
-    found = [(m, f) for m, f in found if module in ("", m)]
-    renamed = [StandIn(m, f, f if new[f] else "", "its name in this kernel", True) for m, f in found if f in new]
-    return _clones(world, function, found) or sorted(renamed, key=lambda s: list(new).index(s.name))[:1]
+    candidates = [(m, f) for m, f in listed_functions(world) if f in new or f.startswith(beginning)]
+    candidates = [(m, f) for m, f in candidates if module in ("", m)]
+    renamed = [StandIn(m, f, f if new[f] else "", "its name in this kernel", True) for m, f in candidates if f in new]
+    return _clones(world, function, candidates) or sorted(renamed, key=lambda s: list(new).index(s.name))[:1]
 
 
-def _clones(world: World, function: str, found: list[tuple[str, str]]) -> list[StandIn]:
+def _clones(world: World, function: str, candidates: list[tuple[str, str]]) -> list[StandIn]:
     """Whole copies, else the part that is not inlined. pahole puts a function whose only code is a copy into BTF, under
     the function's name, if its arguments are where they belong (btf_features=optimized_func, Linux 6.10)."""
-    clones = [(m, f) for m, f in found if CLONES.fullmatch(f, len(function))]
+    clones = [(m, f) for m, f in candidates if CLONES.fullmatch(f, len(function))]
     known = function if clones and world.kernel_function(function) is not None else ""
     return [StandIn(m, f, known, "as the compiler changed it") for m, f in clones if ".part." not in f] or \
         [StandIn(m, f, "", "a part of it: the rest is inlined where it is called, and not seen") for m, f in clones]
@@ -69,14 +69,14 @@ def _new_names(function: str) -> dict[str, bool]:
     """Names of later kernels, likeliest first, and whether the arguments are the same: those of the table, which may
     take several steps; and with the ending that allocating functions got when their callers became known by macros,
     which hand all arguments on (alloc_hooks() in include/linux/alloc_tag.h, Linux 6.10)."""
-    found: dict[str, bool] = {}
+    names: dict[str, bool] = {}
     name, same = function, True
     while name:
-        found |= {name: same, f"{name}_noprof": same, f"__{name}_noprof": False}
+        names |= {name: same, f"{name}_noprof": same, f"__{name}_noprof": False}
         name, alike = RENAMED.get(name, ("", True))
         same = same and alike
-    del found[function]
-    return found
+    del names[function]
+    return names
 
 
 def suits(stand_in: StandIn, use: Use) -> bool:

@@ -55,8 +55,8 @@ def _check_scoped(context: CheckContext, body: Sequence[Stmt]) -> None:
 
 
 def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
-    found = context.check_expression(node.expr)
-    if found is not None and not node.discard:
+    type = context.check_expression(node.expr)
+    if type is not None and not node.discard:
         for idle in _idle_branches(context, node.expr):
             # With its semicolon, as there, where it has one that is part of it.
             whole = idle is node.expr and node.span.end > idle.span.end and not node.span.text.startswith(("$", "@"))
@@ -138,13 +138,13 @@ def _check_assign_map(context: CheckContext, node: ast.Assign, target: ast.MapRe
     if node.op != "=":
         fresh = convert.literal_type(0) if isinstance(value, Pointer) else INT64
         have = fresh if state.inferred_value is None else state.inferred_value
-        found = _compound_type(context, node, target, have, value)
-        if found is None:
+        result = _compound_type(context, node, target, have, value)
+        if result is None:
             return
-        if isinstance(found, Pointer) and not isinstance(have, Pointer):
-            context.report_mismatch(target.name, found, have, node)
+        if isinstance(result, Pointer) and not isinstance(have, Pointer):
+            context.report_mismatch(target.name, result, have, node)
             return
-        value = found
+        value = result
     context.assign_map(state, value, node)
     target.type = None if state.inferred_value is None else convert.plain_type(state.inferred_value)
 
@@ -178,17 +178,17 @@ def _value_for_map(context: CheckContext, node: ast.Assign, state: MapState) -> 
         return None
     row = context.functions.get(value.name) if isinstance(value, ast.Call) else None
     if row is None or not row.aggregate:
-        found = context.check_value(value, "a map", node)
-        if found is None:
+        type = context.check_value(value, "a map", node)
+        if type is None:
             context.report_no_value(state.name, state.inferred_value, value, node)
-        return found
+        return type
     if node.op != "=":
         context.error("aggregate-value", f"{row.name}() must be assigned directly to a map", value)
         return None
     context.aggregate = value
-    found = context.check_value(value, "a map", node)
+    type = context.check_value(value, "a map", node)
     context.aggregate = None
-    return found
+    return type
 
 
 _AGGREGATES = {"count": "count()", "lhist": "lhist(rand %10, 0, 10, 1)", "tseries": "tseries(rand %10, 10s, 1)",
@@ -252,9 +252,9 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
 
 
 def _check_condition(context: CheckContext, node: ast.Expr, place: ast.Node) -> None:
-    found = context.check_value(node, "a condition")
-    if found is not None:
-        context.check_condition(node, found, place)
+    type = context.check_value(node, "a condition")
+    if type is not None:
+        context.check_condition(node, type, place)
 
 
 def _check_if(context: CheckContext, node: ast.If) -> None:
@@ -273,10 +273,10 @@ def _check_while(context: CheckContext, node: ast.While) -> None:
         context.advise("deprecated", "While loops are deprecated and may be removed in the future.", node, [
             "For loops support ranges (e.g. `for ($x : $start..$end) { ... }`), and can be used in place of while. "
             "These are more easily proven to be bounded by the verifier."])
-    found = context.check_value(node.cond, "a loop")
-    if found is not None and not convert.can_be_condition(found) and not isinstance(node.cond, ast.StrLiteral):
+    type = context.check_value(node.cond, "a loop")
+    if type is not None and not convert.can_be_condition(type) and not isinstance(node.cond, ast.StrLiteral):
         # bpftrace takes what lies in memory for true: it tests the address. Histograms have none.
-        true = not isinstance(found, Aggregate) or found.kind == "stats"
+        true = not isinstance(type, Aggregate) or type.kind == "stats"
         node.cond = ast.BoolLiteral(node.cond.span, value=true)
         context.check_value(node.cond)
     context.whiles += 1
@@ -304,7 +304,7 @@ def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
 
 def _check_for(context: CheckContext, node: ast.For) -> None:
     over_objects = node.end is None and isinstance(node.start, ast.Call)
-    found = _object_type(context, node) if over_objects else \
+    type = _object_type(context, node) if over_objects else \
         _range_type(context, node) if node.end is not None else _pair_type(context, node)
     if context.find_variable(node.variable.name) is not None:
         context.error("redeclared", f"Loop declaration shadows existing variable: ${node.variable.name}", node.variable)
@@ -313,8 +313,8 @@ def _check_for(context: CheckContext, node: ast.For) -> None:
     state.aggregated = isinstance(node.start, ast.MapRef) and context.aggregate_in(node.start) is not None
     if over_objects:
         context.tasks.add(id(state))
-    if found is not None:
-        context.assign_variable(state, found, node.variable)
+    if type is not None:
+        context.assign_variable(state, type, node.variable)
         node.variable.type = state.type
     _check_loop_body(context, node.body, _check_rounds(context, node) if node.end is not None else 1)
     context.scopes.pop()
@@ -347,9 +347,9 @@ def _range_type(context: CheckContext, node: ast.For) -> Type | None:
     assert node.end is not None
     ends = []
     for end in (node.start, node.end):
-        found = context.check_value(end, ARGUMENT)
-        number = convert.as_int(context.aggregate_of(end) or found)
-        if found is not None and (number is None or isinstance(found, Bool)):
+        type = context.check_value(end, ARGUMENT)
+        number = convert.as_int(context.aggregate_of(end) or type)
+        if type is not None and (number is None or isinstance(type, Bool)):
             which = "start" if end is node.start else "end"
             head = Span(node.span.source, node.span.start, node.end.span.end)
             context.error("bad-range", f"Loop range requires an integer for the {which} value", head)
@@ -401,10 +401,10 @@ def _check_return_statement(context: CheckContext, node: ast.Return) -> None:
         return
     if node.value is None:
         return
-    found = context.check_value(node.value, "return")
-    found = context.aggregate_of(node.value) or found
-    if found is not None and (convert.as_int(found) is None or isinstance(found, Bool)):
-        context.error("bad-return", f"Probe return values can only be integers. Found {convert.type_name(found)}",
+    type = context.check_value(node.value, "return")
+    type = context.aggregate_of(node.value) or type
+    if type is not None and (convert.as_int(type) is None or isinstance(type, Bool)):
+        context.error("bad-return", f"Probe return values can only be integers. Found {convert.type_name(type)}",
                       _whole_span(node))
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 REGISTERS = 5  # that arguments are passed in: r1 to r5
 
 
-def declare_subprograms(context: CheckContext, found: Sequence[Subprogram], macros: set[str],
+def declare_subprograms(context: CheckContext, functions: Sequence[Subprogram], macros: set[str],
                         diagnostics: Diagnostics) -> None:
     """Make the script's functions known."""
-    for item in found:
+    for item in functions:
         if item.name in context.subprograms or item.name in macros:
             diagnostics.error("redefinition", f"Redefinition of function: {item.name}", item.span)
         elif item.name in context.functions or item.name in context.builtins:
@@ -103,7 +103,7 @@ def check_uncalled(context: CheckContext) -> None:
     from ..spec import Attach
     from .typed import CheckedProbe
     called = {name for program in context.programs for name in program.probe.functions}
-    maps, found = context.maps, context.diagnostics
+    maps, diagnostics = context.maps, context.diagnostics
     for written in [f for name, f in context.subprograms.items() if name not in called]:
         clause = Clause(written.span, [], None, [])
         program = ProbeProgram(CheckedProbe(clause, [Attach("begin", "begin", "", "")], None, []), "begin", len(maps))
@@ -116,8 +116,8 @@ def check_uncalled(context: CheckContext) -> None:
                 break
         for item in context.diagnostics.items:
             if item.code not in PROBE_DECIDES:
-                found._add_once(item)
-    context.maps, context.diagnostics = maps, found
+                diagnostics._add_once(item)
+    context.maps, context.diagnostics = maps, diagnostics
 
 
 PASSES = 20  # far more than the types of one function need
@@ -196,14 +196,14 @@ def check_return(context: CheckContext, node: Return) -> None:
     if node.value is None:
         context.error("bad-return", f"{made.name}() returns '{convert.type_name(made.result)}'", node)
         return
-    found = context.check_value(node.value, "return")
-    if found is None:
+    type = context.check_value(node.value, "return")
+    if type is None:
         return
-    if isinstance(made.result, Tuple) and isinstance(found, Tuple):
-        merged = convert.merge_types(made.result, found)
+    if isinstance(made.result, Tuple) and isinstance(type, Tuple):
+        merged = convert.merge_types(made.result, type)
         if merged is not None and convert.plain_type(merged) == made.result:
             return
-    number, wants = convert.as_int(found), convert.as_int(made.result)
-    if (number is None) != (wants is None) or number is None and convert.merge_types(made.result, found) is None:
+    number, wants = convert.as_int(type), convert.as_int(made.result)
+    if (number is None) != (wants is None) or number is None and convert.merge_types(made.result, type) is None:
         context.error("bad-return", f"{made.name}() returns '{convert.type_name(made.result)}', not "
-                      f"'{convert.type_name(found)}'", node.value)
+                      f"'{convert.type_name(type)}'", node.value)

@@ -24,9 +24,9 @@ def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> li
     paths = finder.world.find_binaries(path, finder.options.pid)
     if not paths:
         return report_no_file(finder, point, path)
-    found = [a for file in paths for a in _probes_in_file(finder, file, provider or "*", name)]
-    if found:
-        return found
+    attach = [a for file in paths for a in _probes_in_file(finder, file, provider or "*", name)]
+    if attach:
+        return attach
     known = sorted({f"{p.provider}:{p.name}" for file in paths for p in finder.world.usdt_probes(file)})
     shown = f"{provider}:{name}" if len(parts) == 3 else name
     candidates = known if len(parts) == 3 else sorted({k.partition(":")[2] for k in known})

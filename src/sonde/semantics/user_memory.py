@@ -27,8 +27,8 @@ def advise_of_user_memory(context: CheckContext, call: Call, pointer: Expr) -> N
     if kind.user or not kind.function:
         return
     function = context.program.attach.event
-    found = regex_cache.fullmatch(_SERVES, function)
-    served = _OTHERS.get(function) or (found[1] if found is not None else "")
+    match = regex_cache.fullmatch(_SERVES, function)
+    served = _OTHERS.get(function) or (match[1] if match is not None else "")
     format = context.world.tracepoint_format("syscalls", f"sys_enter_{served}") if served else None
     field = format.args.field(pointer.name) if format is not None else None
     if field is not None and isinstance(field.type, Pointer):

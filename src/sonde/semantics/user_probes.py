@@ -55,15 +55,15 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
     if not paths:
         return _in_flat_file(finder, point, kind, parts) or report_no_file(
             finder, point, parts[0] or f"/proc/{finder.options.pid}/exe")
-    found: list[Attach] = []
+    attach: list[Attach] = []
     for path in paths:
         if line:
-            found += _attach_at_line(finder, point, path, *line)
+            attach += _attach_at_line(finder, point, path, *line)
         elif named:
-            found += _attach_cpp(finder, point, kind, path, parts[2], len(paths) == 1)
+            attach += _attach_cpp(finder, point, kind, path, parts[2], len(paths) == 1)
         else:
-            found += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-    return leave_out_harmful(finder, point, found)
+            attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
+    return leave_out_harmful(finder, point, attach)
 
 
 def unreadable_hints(finder: ProbeFinder, path: str) -> list[str]:
@@ -124,12 +124,12 @@ def _source_line(parts: list[str]) -> tuple[str, int, int] | None:
 def _attach_at_line(finder: ProbeFinder, point: AttachPoint, path: str, source: str, line: int,
                     column: int) -> list[Attach]:
     shown = f"{source}:{line}" + (f":{column}" if column else "")
-    found = finder.world.source_lines(path, source, line, column)
-    if found.problem:
-        return finder.report_missing(point, [found.problem, *found.hints],
+    lines = finder.world.source_lines(path, source, line, column)
+    if lines.problem:
+        return finder.report_missing(point, [lines.problem, *lines.hints],
                                      f"DWARF error: Unable to map '{shown}' to address")
     return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset,
-                   pid=finder.options.own_process, detail=UserDetail(line=True)) for place in found.places]
+                   pid=finder.options.own_process, detail=UserDetail(line=True)) for place in lines.places]
 
 
 def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
@@ -213,24 +213,24 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
                       chosen: list[tuple[UserFunction, str]],
                       offset: int, wild: bool) -> list[Attach]:
     """Attach points of (function, how it is shown). A pattern leaves out what has no ``args``, if they are used."""
-    found, without = [], []
+    attach, without = [], []
     for function, shown in chosen:
         if wild and not offset and kind == "uprobe" and finder.use.uses_args:
             if finder.world.user_prototype(path, function.offset).problem:
                 without.append(function.name)
                 continue
-        found.append(Attach(kind, f"{kind}:{path}:{shown}", path, function.name, function.offset + offset,
-                            pid=finder.options.own_process, detail=UserDetail(not offset, pattern=wild), wild=wild))
+        attach.append(Attach(kind, f"{kind}:{path}:{shown}", path, function.name, function.offset + offset,
+                             pid=finder.options.own_process, detail=UserDetail(not offset, pattern=wild), wild=wild))
     if finder.use.fields is None and kind == "uprobe" and not wild and not offset:
-        _warn_of_unknown(finder, point, found[0])
-    if without and not found:
+        _warn_of_unknown(finder, point, attach[0])
+    if without and not attach:
         problem = finder.world.user_prototype(path, chosen[0][0].offset)
         return finder.error("no-args", f"the args of {kind}:{path}: {problem.problem}", point, problem.hints)
     if without and finder.options.warnings:
         more = f" and {len(without) - 3} more" if len(without) > 3 else ""
         finder.diagnostics.warning("no-args", f"left out, since their args are not known: {', '.join(without[:3])}"
                                    f"{more}", point.span)
-    return found
+    return attach
 
 
 def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> None:
@@ -266,10 +266,10 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
         known = sorted({name if whole else function_name(name) for _, name in pairs})
         near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:cpp:", text, known)
         return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]), wild=True)
-    found = [(f, f"cpp:{f.name}") for f, _ in reversed(chosen.values())]
+    matching = [(f, f"cpp:{f.name}") for f, _ in reversed(chosen.values())]
     if not is_pattern(text):
-        _warn_of_copies(finder, point, kind, path, function_name(text) if len(found) > 1 else found[0][0].name)
-    return _attach_functions(finder, point, kind, path, found, 0, len(found) > 1)
+        _warn_of_copies(finder, point, kind, path, function_name(text) if len(matching) > 1 else matching[0][0].name)
+    return _attach_functions(finder, point, kind, path, matching, 0, len(matching) > 1)
 
 
 def _without_spaces(name: str) -> str:
@@ -316,11 +316,11 @@ def resolve_user_arguments(item: Attach, world: World) -> None:
             problem="only a function's first instruction has them for sure; after it their registers and their stack "
             "may have other contents", hints=[hint])
         return
-    found = world.user_prototype(item.target, item.offset)
-    if found.problem:
-        found = UserPrototype(problem=found.problem,
-                              hints=[*found.hints, "arg0, arg1 ... are the argument registers"])
-    item.args, detail.prototype = found.args, found
+    prototype = world.user_prototype(item.target, item.offset)
+    if prototype.problem:
+        prototype = UserPrototype(problem=prototype.problem,
+                                  hints=[*prototype.hints, "arg0, arg1 ... are the argument registers"])
+    item.args, detail.prototype = prototype.args, prototype
 
 
 def user_places(item: Attach) -> dict[str, UserPlace]:
@@ -345,8 +345,8 @@ def _result_type(item: Attach, world: World) -> Type | None:
     """A result that fits the register; others, and those of unknown functions, stay plain numbers."""
     if not detail_of(item, UserDetail).entry:
         return None
-    found = world.user_prototype(item.target, item.offset).result
-    return found if isinstance(found, (Scalar, Pointer)) else None
+    result = world.user_prototype(item.target, item.offset).result
+    return result if isinstance(result, (Scalar, Pointer)) else None
 
 
 # --- places -----------------------------------------------------------------------------------------------

@@ -115,11 +115,11 @@ def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Ba
     with lo.scope():
         key = lo.temp(4)
         lo.b.store(key.base, key.off, lo.b.alu("add", lo.b.alu("mul", cpu, segments), number), 4)
-        place = lo.b.call(h.MAP_LOOKUP, [MapFd(memory.name), lo.operand_address(key)], "map_lookup_elem")
-    found = lo.b.block("segment")
-    lo.b.branch("jne", place, 0, found, leave)  # always; it tells the verifier so
-    lo.b.start(found)
-    return place
+        segment = lo.b.call(h.MAP_LOOKUP, [MapFd(memory.name), lo.operand_address(key)], "map_lookup_elem")
+    good = lo.b.block("segment")
+    lo.b.branch("jne", segment, 0, good, leave)  # always; it tells the verifier so
+    lo.b.start(good)
+    return segment
 
 
 def _begin_segment(lo: Lower, memory: MapSpec, cpu: Reg, end: Reg, leave: BasicBlock) -> None:

@@ -81,8 +81,8 @@ def _only_family(lo: Lower) -> None:
         key = lo.temp(8, "process")
         signal = read_scalar(lo, task_memory(lo, current_task(lo), "signal"), UINT64)
         lo.b.store(key.base, key.off, signal)
-        found = lo.b.call(h.MAP_LOOKUP, [MapFd(lo.unit.family()), lo.operand_address(key)], "map_lookup_elem")
-        lo.b.branch("jne", found, 0, ours, lo.state.done)
+        member = lo.b.call(h.MAP_LOOKUP, [MapFd(lo.unit.family()), lo.operand_address(key)], "map_lookup_elem")
+        lo.b.branch("jne", member, 0, ours, lo.state.done)
     lo.b.start(ours)
 
 
@@ -131,15 +131,15 @@ def _outside_records(function: BpfFunction, place: tuple[BasicBlock, int]) -> tu
     hand, and computing the base may end it."""
     block, at = place
     way = dominator_tree(function).way(block)
-    found = place
+    position = place
     for i, step in enumerate(way):
         for number, op in enumerate(step.ops[:at] if step is block else step.ops):
             if op.label == RESERVES or op.kind == "call" and op.imm == h.RING_RESERVE and (
                     step is block or _has_record(step, way[i + 1])):
-                found = step, number
+                position = step, number
             elif op.label == COMMITS or op.kind == "call" and op.imm == h.RING_SUBMIT:
-                found = place
-    return found
+                position = place
+    return position
 
 
 def _has_record(reserving: BasicBlock, next: BasicBlock) -> bool:

@@ -51,7 +51,7 @@ def _long_loops(unit: Unit, tree: Tree) -> list[For | While]:
 
 def shared_variables(unit: Unit, clause: Clause, parameters: Sequence[ScratchVar] = ()) -> dict[int, Variable]:
     """Variables that a callback uses and the code around it too, by the id of their slot."""
-    found: dict[int, Variable] = {}
+    shared: dict[int, Variable] = {}
     for loop in _long_loops(unit, clause.body):
         own = {id(n.target.slot) for n in walk_nodes(loop.body) if isinstance(n, VarDecl)}
         if isinstance(loop, For):
@@ -59,8 +59,8 @@ def shared_variables(unit: Unit, clause: Clause, parameters: Sequence[ScratchVar
         outside = {id(n.slot) for n in _variables_outside(clause, loop)} | {id(p) for p in parameters}
         for node in walk_nodes(_callback_nodes(loop)):
             if isinstance(node, Variable) and id(node.slot) in outside and id(node.slot) not in own:
-                found[id(node.slot)] = node
-    return found
+                shared[id(node.slot)] = node
+    return shared
 
 
 def _callback_nodes(loop: For | While) -> Sequence[Node]:
@@ -345,8 +345,8 @@ def _over_one_map(lo: Lower, stmt: For, info: ScriptMap, name: str, key_type: Ty
         _copy_key(lo, Mem(key), key_type, slot.at(pair.offsets[0]), pair.of[0])
         second = slot.at(pair.offsets[1])
         if isinstance(info.value, Aggregate):
-            found = _merged_value(lo, name, info, Mem(key), Mem(value))
-            lo.b.store(second.base, second.off, found, pair.of[1].size)
+            merged = _merged_value(lo, name, info, Mem(key), Mem(value))
+            lo.b.store(second.base, second.off, merged, pair.of[1].size)
         elif isinstance(info.value, Scalar):
             lo.store_value(second, pair.of[1], memory.read_scalar(lo, Mem(value), info.value))
         else:

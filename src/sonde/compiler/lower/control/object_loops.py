@@ -29,15 +29,15 @@ def lower_object_loop(lo: Lower, stmt: For) -> None:
     lo.state.last_time = None
     head, body, leave = (lo.b.block(name) for name in ("objects", "object", "leave"))
     lo.b.start(head)
-    found = lo.b.kfunc(lo.world.kfunc_id(f"{row.kfuncs}_next"), [where], "iterator_next")
-    lo.b.branch("jne", found, 0, body, leave)
+    item = lo.b.kfunc(lo.world.kfunc_id(f"{row.kfuncs}_next"), [where], "iterator_next")
+    lo.b.branch("jne", item, 0, body, leave)
     lo.b.start(body)
-    lo.state.typed[found] = call.type.to.btf_id
+    lo.state.typed[item] = call.type.to.btf_id
     if process is not None:
         same = lo.b.block("same")
-        lo.b.branch("jeq", _process_of(lo, found, call.type), process, same, head)
+        lo.b.branch("jeq", _process_of(lo, item, call.type), process, same, head)
         lo.b.start(same)
-    assign_variable(lo, stmt.variable, found)
+    assign_variable(lo, stmt.variable, item)
     _forget_values(lo, stmt)
     lo.state.iterators.append((lo.world.kfunc_id(f"{row.kfuncs}_destroy"), where))
     lo.state.loops.append(LoopTargets(leave, head))
@@ -89,9 +89,9 @@ def _forget_values(lo: Lower, stmt: For) -> None:
 
 def _changed_variables(stmt: For) -> list[Variable]:
     """The variables that the body may assign to, each once."""
-    found: dict[int, Variable] = {}
+    changed: dict[int, Variable] = {}
     for node in walk_nodes(stmt.body):
         targets = [node.target] if isinstance(node, Assign) else [node.operand] if isinstance(node, Unary) else \
             node.args if isinstance(node, Call) else []
-        found |= {id(target.slot): target for target in targets if isinstance(target, Variable)}
-    return [found[key] for key in found if key != id(stmt.variable.slot)]
+        changed |= {id(target.slot): target for target in targets if isinstance(target, Variable)}
+    return [changed[key] for key in changed if key != id(stmt.variable.slot)]

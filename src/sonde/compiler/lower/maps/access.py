@@ -80,35 +80,35 @@ def look_up(lo: Lower, ref: MapRef) -> Lookup:
     known = lo.state.lookups.get((ref.name, signature)) if signature is not None else None
     if known is not None:
         return known
-    found = Lookup(find_value(lo, info_of(lo, ref), ref.key), False)
+    lookup = Lookup(find_value(lo, info_of(lo, ref), ref.key), False)
     if signature is not None:
-        lo.state.lookups[ref.name, signature] = found
-    return found
+        lo.state.lookups[ref.name, signature] = lookup
+    return lookup
 
 
 def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     """The address of the value under a key, or NULL."""
     if lo.unit.maps[info.name].slots:
         return threads.find_value(lo, info.name)
-    found: list[Reg] = []
+    pointers: list[Reg] = []
 
     def look(name: str, mem: Mem) -> None:
-        found.append(lo.b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(mem)], "map_lookup_elem"))
-        if len(found) == 1:
-            found.append(lo.b.function.reg("found"))
-        lo.b.set(found[1], found[-1] if len(found) > 2 else found[0])
+        pointers.append(lo.b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(mem)], "map_lookup_elem"))
+        if len(pointers) == 1:
+            pointers.append(lo.b.function.reg("found"))
+        lo.b.set(pointers[1], pointers[-1] if len(pointers) > 2 else pointers[0])
     with lo.scope():
         use_key(lo, info, key, look)
-    return found[1]
+    return pointers[1]
 
 
-def branch_on_found(lo: Lower, ref: MapRef, found: Lookup, have: BasicBlock, absent: BasicBlock) -> None:
+def branch_on_found(lo: Lower, ref: MapRef, lookup: Lookup, have: BasicBlock, absent: BasicBlock) -> None:
     """Go on by whether the element is there; with -k its absence is counted."""
     if not lo.unit.options.count_reads:
-        lo.b.branch("jeq", found.pointer, 0, absent, have)
+        lo.b.branch("jeq", lookup.pointer, 0, absent, have)
         return
     missing = lo.b.block("missing", cold=True)
-    lo.b.branch("jeq", found.pointer, 0, missing, have)
+    lo.b.branch("jeq", lookup.pointer, 0, missing, have)
     lo.b.start(missing)
     outer, lo.expression_span = lo.expression_span, ref.span
     lo.count_error("no_key", "map_lookup_elem")
@@ -116,11 +116,11 @@ def branch_on_found(lo: Lower, ref: MapRef, found: Lookup, have: BasicBlock, abs
     lo.b.jump(absent)
 
 
-def know_present(lo: Lower, ref: MapRef, found: Lookup) -> None:
-    """In the region that follows, ``found`` is not NULL."""
+def know_present(lo: Lower, ref: MapRef, lookup: Lookup) -> None:
+    """In the region that follows, ``lookup`` is not NULL."""
     known = value_signature(lo, ref.key)
     if known is not None:
-        lo.state.lookups[(ref.name, known)] = Lookup(found.pointer, True)
+        lo.state.lookups[(ref.name, known)] = Lookup(lookup.pointer, True)
 
 
 def read_element(lo: Lower, ref: MapRef) -> Operand:
@@ -129,15 +129,15 @@ def read_element(lo: Lower, ref: MapRef) -> Operand:
     spec = lo.unit.maps[ref.name]
     if spec.memory:
         return memory.read_scalar(lo, Mem(MapAddr(ref.name)), info.value)
-    found = look_up(lo, ref)
-    if found.present:
-        return memory.read_scalar(lo, Mem(found.pointer), info.value)
+    lookup = look_up(lo, ref)
+    if lookup.present:
+        return memory.read_scalar(lo, Mem(lookup.pointer), info.value)
     value = lo.b.function.reg("elem")
     lo.b.set(value, 0)
     have, on = lo.b.block("have"), lo.b.block("on")
-    branch_on_found(lo, ref, found, have, on)
+    branch_on_found(lo, ref, lookup, have, on)
     lo.b.start(have)
-    lo.b.set(value, memory.read_scalar(lo, Mem(found.pointer), info.value))
+    lo.b.set(value, memory.read_scalar(lo, Mem(lookup.pointer), info.value))
     lo.b.start(on)
     return value
 
@@ -147,13 +147,13 @@ def locate_element(lo: Lower, ref: MapRef) -> Mem:
     info = info_of(lo, ref)
     if lo.unit.maps[ref.name].memory:
         return Mem(MapAddr(ref.name))
-    found = look_up(lo, ref)
-    if found.present:
-        return Mem(found.pointer)
+    lookup = look_up(lo, ref)
+    if lookup.present:
+        return Mem(lookup.pointer)
     where = lo.b.function.reg("elem")
     missing, on = lo.b.block("missing"), lo.b.block("on")
-    lo.b.set(where, found.pointer)
-    branch_on_found(lo, ref, found, on, missing)
+    lo.b.set(where, lookup.pointer)
+    branch_on_found(lo, ref, lookup, on, missing)
     lo.b.start(missing)
     lo.b.set(where, lo.b.address(lo.unit.zero(info.value.size)))
     lo.b.start(on)
@@ -166,13 +166,13 @@ def branch_on_element(lo: Lower, ref: MapRef, yes: BasicBlock, no: BasicBlock) -
     if lo.unit.maps[ref.name].memory or not isinstance(info.value, Scalar):
         lo.b.branch("jne", read_element(lo, ref), 0, yes, no)
         return
-    found = look_up(lo, ref)
-    if not found.present:
+    lookup = look_up(lo, ref)
+    if not lookup.present:
         have = lo.b.block("have")
-        branch_on_found(lo, ref, found, have, no)
+        branch_on_found(lo, ref, lookup, have, no)
         lo.b.start(have)
-        know_present(lo, ref, found)
-    lo.b.branch("jne", memory.read_scalar(lo, Mem(found.pointer), info.value), 0, yes, no)
+        know_present(lo, ref, lookup)
+    lo.b.branch("jne", memory.read_scalar(lo, Mem(lookup.pointer), info.value), 0, yes, no)
 
 
 def update_element(lo: Lower, name: str, key: Mem, value: Operand, flags: int = h.UPDATE_ANY) -> Reg:
@@ -296,8 +296,8 @@ def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
 
 def branch_on_key(lo: Lower, name: str, key: Expr, yes: BasicBlock, no: BasicBlock) -> None:
     """Branch on the existence of a key."""
-    found = look_up(lo, MapRef(key.span, name=name, key=key))
-    lo.b.branch("jne", found.pointer, 0, yes, no)
+    lookup = look_up(lo, MapRef(key.span, name=name, key=key))
+    lo.b.branch("jne", lookup.pointer, 0, yes, no)
 
 
 def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, BasicBlock]:

@@ -164,8 +164,8 @@ def merged_at(lo: Lower, name: str, info: ScriptMap, key: Operand) -> Operand:
     aggregate = info.value
     assert isinstance(aggregate, Aggregate)
     if lo.unit.maps[name].stride:
-        found = lo.b.call(h.MAP_LOOKUP, [MapFd(name), key], "map_lookup_elem")
-        return merged_slots(lo, name, aggregate, found)
+        slots = lo.b.call(h.MAP_LOOKUP, [MapFd(name), key], "map_lookup_elem")
+        return merged_slots(lo, name, aggregate, slots)
     first, second = _start_merging(lo)
     for number in range(lo.world.cpus):
         have, on = lo.b.block("have"), lo.b.block("on")

@@ -32,9 +32,9 @@ def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Re
     differs = b.alu("xor", b.load(place, 0), HOT_TAKEN)
     for at, size, word in words:
         differs = b.alu("or", differs, b.alu("xor", word, b.load(place, HOT_KEY + at, size)))
-    found, missing = b.block("hot"), b.block("cold")
-    b.branch("jeq", differs, 0, found, missing)
-    b.start(found)
+    hot, missing = b.block("hot"), b.block("cold")
+    b.branch("jeq", differs, 0, hot, missing)
+    b.start(hot)
     b.set(where, b.alu("add", place, HOT_KEY + round_up(spec.key_size, 8)))
     b.jump(have)
     b.start(missing)

@@ -46,18 +46,18 @@ class ThreadSlot:
 def find_value(lo: Lower, name: str) -> Reg:
     """The address of the current thread's value, or NULL."""
     b, slot = lo.b, ThreadSlot(lo, name)
-    found = b.function.reg("found")
-    b.set(found, b.alu("add", slot.address, VALUE))
+    value = b.function.reg("found")
+    b.set(value, b.alu("add", slot.address, VALUE))
     other, hashed, on = b.block("other"), b.block("hashed", cold=True), b.block("on")
     b.branch("jeq", b.load(slot.address, 0), slot.mine, on, other)
     b.start(other)
-    b.set(found, 0)
+    b.set(value, 0)
     b.branch("jeq", b.load(slot.address, OTHERS), 0, on, hashed)
     b.start(hashed)
     with lo.scope():
-        b.set(found, _look_in_hash(lo, slot))
+        b.set(value, _look_in_hash(lo, slot))
     b.start(on)
-    return found
+    return value
 
 
 def store_value(lo: Lower, name: str, value: Operand) -> None:
@@ -75,10 +75,10 @@ def store_value(lo: Lower, name: str, value: Operand) -> None:
     b.branch("jeq", owner, slot.thread, have, search)  # what was interrupted is taking it
     b.start(search)
     with lo.scope():
-        found = _look_in_hash(lo, slot)
-    b.branch("jeq", found, 0, new, there)
+        hashed = _look_in_hash(lo, slot)
+    b.branch("jeq", hashed, 0, new, there)
     b.start(there)
-    b.store(found, 0, value)
+    b.store(hashed, 0, value)
     b.jump(on)
     b.start(new)
     _make_element(lo, slot, value, have, on)

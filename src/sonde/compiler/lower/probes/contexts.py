@@ -186,9 +186,9 @@ class SyscallContext(Context):
         calls = {lo.world.syscall_number(a.event.split("_", 2)[2]): n for a, n in zip(lo.attach, lo.numbers)}
         number = self.call_number(lo)
         if len(calls) == 1:
-            found = lo.b.block("ours")
-            lo.b.branch("jeq", number, next(iter(calls)) or 0, found, leave)
-            lo.b.start(found)
+            ours = lo.b.block("ours")
+            lo.b.branch("jeq", number, next(iter(calls)) or 0, ours, leave)
+            lo.b.start(ours)
         else:
             self._dispatch(lo, calls, number, leave)
         self._skip_compat(lo, leave)
@@ -202,13 +202,13 @@ class SyscallContext(Context):
         name = f"__calls{sum(known.startswith('__calls') for known in lo.unit.maps)}"
         lo.unit.internal(name, lambda: MapSpec(
             name, "array", 4, len(table), 1, BPF_F_RDONLY_PROG, initial=bytes(table)))
-        inside, found = lo.b.block("inside"), lo.b.block("ours")
+        inside, ours = lo.b.block("inside"), lo.b.block("ours")
         lo.b.branch("jlt", number, size, inside, leave)
         lo.b.start(inside)
         at = lo.b.alu("add", lo.b.address(MapAddr(name)), lo.b.alu("lsh", number, 1))
         entry = lo.b.load(at, 0, 2)
-        lo.b.branch("jne", entry, 0, found, leave)
-        lo.b.start(found)
+        lo.b.branch("jne", entry, 0, ours, leave)
+        lo.b.start(ours)
         lo.state.probe_index = lo.b.alu("sub", entry, 1)
 
     def _skip_compat(self, lo: Lower, leave: BasicBlock) -> None:

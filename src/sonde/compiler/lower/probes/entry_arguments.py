@@ -72,16 +72,16 @@ class _WithArguments(KernelFunctionContext):
 
     def find_call(self, lo: Lower, calls: Reg, condition: str, pointer: Operand, none: BasicBlock) -> Reg:
         """The first of the kept calls whose stack pointer fulfils the condition with ``pointer``."""
-        at, found = lo.b.function.reg("call"), lo.b.block("found")
+        at, match = lo.b.function.reg("call"), lo.b.block("found")
         for number in range(MOST_CALLS):
             fits, other = lo.b.block("fits"), none if number + 1 == MOST_CALLS else lo.b.block("next")
             lo.b.branch(condition, lo.b.load(calls, number * self.kept.stride, 8), pointer, fits, other)
             lo.b.start(fits)
             lo.b.set(at, lo.b.alu("add", calls, number * self.kept.stride))
-            lo.b.jump(found)
+            lo.b.jump(match)
             if other is not none:
                 lo.b.start(other)
-        lo.b.start(found)
+        lo.b.start(match)
         return at
 
 

@@ -24,9 +24,9 @@ class Iterated(Context):
         """At the end all pointers are 0; the verifier lets none be used that was not compared. -p chooses by task."""
         struct = lo.world.find_struct(f"bpf_iter__{lo.attach[0].event}")
         for at in object_offsets(struct) if struct is not None else [8]:
-            found = lo.b.block("object")
-            lo.b.branch("jne", lo.b.load(lo.context_pointer(), at, 8, pure=True), 0, found, leave)
-            lo.b.start(found)
+            there = lo.b.block("object")
+            lo.b.branch("jne", lo.b.load(lo.context_pointer(), at, 8, pure=True), 0, there, leave)
+            lo.b.start(there)
         if lo.unit.options.pid and struct is not None:
             self._only_process(lo, struct, lo.unit.options.pid, leave)
 

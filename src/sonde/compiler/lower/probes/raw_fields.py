@@ -74,13 +74,13 @@ def raw_fields(world: World, category: str, event: str) -> dict[str, RawField]:
     format = world.tracepoint_format(category, event) if params is not None else None
     if row is None or params is None or format is None:
         return {}
-    found: dict[str, RawField] = {}
+    fields: dict[str, RawField] = {}
     for name, text in row.items():
         field = format.args.field(name)
         reader = _make_reader(world, params, text) if field is not None and not field.data_loc else None
         if reader is not None:
-            found[name] = reader
-    return found
+            fields[name] = reader
+    return fields
 
 
 def _make_reader(world: World, params: Struct, text: str) -> RawField | None:

@@ -72,9 +72,9 @@ def _count_unknown(lo: Lower, key: Mem) -> None:
     """One more stack that was wanted of a program of which nothing is known (yet)."""
     b = lo.b
     name = lo.unit.python_misses()
-    found = b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
+    misses = b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
     first, more, counted = b.block("first", cold=True), b.block("more"), b.block("counted")
-    b.branch("jeq", found, 0, first, more)
+    b.branch("jeq", misses, 0, first, more)
     b.start(first)
     with lo.scope():
         one = lo.temp(py.MISS.size)
@@ -84,7 +84,7 @@ def _count_unknown(lo: Lower, key: Mem) -> None:
                "map_update_elem")
     b.jump(counted)
     b.start(more)
-    b.atomic_add(found, 0, 1)
+    b.atomic_add(misses, 0, 1)
     b.start(counted)
 
 
@@ -228,16 +228,16 @@ def _compute_identity(walk: Walk, code: Reg, bad: BasicBlock) -> Reg:
     b.branch("jeq", b.load(walk.work, READ + 8), walk.word("code_type"), typed, bad)
     b.start(typed)
     walk.put("traceable", b.alu("lsh", walk.pick(READ, walk.word("code_traceable"), 4), 1))
-    value, found = mix(walk, walk.get("salt"), code), b.function.reg("version")
+    value, version = mix(walk, walk.get("salt"), code), b.function.reg("version")
     offset = walk.word("code_version")
     b.branch("jne", offset, 0, versioned, named)
     b.start(versioned)
-    b.set(found, walk.pick(READ, offset, 4))
-    b.branch("jne", found, 0, on, named)
+    b.set(version, walk.pick(READ, offset, 4))
+    b.branch("jne", version, 0, on, named)
     b.start(named)
-    b.set(found, _hash_texts(walk, bad))
+    b.set(version, _hash_texts(walk, bad))
     b.start(on)
-    return mix(walk, value, found)
+    return mix(walk, value, version)
 
 
 def _hash_texts(walk: Walk, bad: BasicBlock) -> Reg:

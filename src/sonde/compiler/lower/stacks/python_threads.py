@@ -47,7 +47,7 @@ def find_thread(walk: Walk, start: Operand) -> None:
     b.start(on)
 
 
-def _recall_thread(walk: Walk, key: Mem, found: BasicBlock, search: BasicBlock) -> None:
+def _recall_thread(walk: Walk, key: Mem, known_thread: BasicBlock, search: BasicBlock) -> None:
     """The thread that was found the last time, if it is what it was then: bound to this thread of the system's, and, in
     Python 3.11, running in the only interpreter."""
     lo, b = walk.lo, walk.b
@@ -64,7 +64,7 @@ def _recall_thread(walk: Walk, key: Mem, found: BasicBlock, search: BasicBlock) 
     frame, status = _note_thread(walk, thread), walk.word("thread_status")
     b.branch("jne", status, 0, marked, oldest)
     b.start(marked)
-    b.branch("jset", walk.pick(READ, status, 4), py.BOUND_GILSTATE, found, search)
+    b.branch("jset", walk.pick(READ, status, 4), py.BOUND_GILSTATE, known_thread, search)
     b.start(oldest)
     b.branch("jne", frame, b.alu("add", thread, walk.word("root_cframe")), runs, search)
     b.start(runs)
@@ -72,7 +72,7 @@ def _recall_thread(walk: Walk, key: Mem, found: BasicBlock, search: BasicBlock) 
     b.start(first)
     walk.read(READ, 8, b.alu("add", b.load(walk.work, READ), walk.word("interp_next")), alone, search)
     b.start(alone)
-    b.branch("jeq", b.load(walk.work, READ), 0, found, search)
+    b.branch("jeq", b.load(walk.work, READ), 0, known_thread, search)
 
 
 def _note_thread(walk: Walk, thread: Reg) -> Reg:
@@ -158,16 +158,16 @@ def _take_c_frame(walk: Walk, done: BasicBlock, bad: BasicBlock) -> None:
     there, plain, through, numbered, good = (b.block(n) for n in ("there", "plain", "through", "numbered", "good"))
     b.branch("jeq", walk.get("thread"), 0, there, bad)
     b.start(there)
-    found, indirect = walk.get("found"), walk.word("cframe_frame")
-    walk.put("frame", found)
-    b.branch("jeq", found, 0, done, plain)
+    current, indirect = walk.get("found"), walk.word("cframe_frame")
+    walk.put("frame", current)
+    b.branch("jeq", current, 0, done, plain)
     b.start(plain)
     walk.read(READ, py.INTERP_READ, b.alu("add", walk.get("interp"), walk.word("interp_next")), numbered, bad)
     b.start(numbered)
     walk.put("number", walk.pick(READ, walk.word("interp_id")))
     b.branch("jne", indirect, 0, through, done)
     b.start(through)
-    walk.read(READ, 8, b.alu("sub", b.alu("add", found, indirect), 1), good, bad)
+    walk.read(READ, 8, b.alu("sub", b.alu("add", current, indirect), 1), good, bad)
     b.start(good)
     walk.put("frame", b.load(walk.work, READ))
     b.jump(done)

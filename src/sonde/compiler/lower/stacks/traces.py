@@ -148,10 +148,10 @@ def _insert_caller(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[Mem,
 def _count_tracing(lo: Lower, frames: Mem, count: Operand) -> Reg:
     """How many of the first frames are not the event's; 0 also where that is not known."""
     b = lo.b
-    found, done = b.function.reg("others"), b.block("counted")
+    others, done = b.function.reg("others"), b.block("counted")
     trampoline = lo.context.beneath == "trampoline"
     # The program and its trampoline; in callbacks and functions of the program there are more.
-    b.set(found, 2 if trampoline and b.function is lo.program.functions[0] else 0)
+    b.set(others, 2 if trampoline and b.function is lo.program.functions[0] else 0)
     functions = _functions_beneath(lo)
     for number in range(TRACING_FRAMES):
         there = b.block("beneath")
@@ -162,12 +162,12 @@ def _count_tracing(lo: Lower, frames: Mem, count: Operand) -> Reg:
             inside, outside = b.block("inside"), b.block("outside")
             b.branch("jlt", b.alu("sub", frame, start), length, inside, outside)
             b.start(inside)
-            b.set(found, number if trampoline else number + 1)
+            b.set(others, number if trampoline else number + 1)
             b.jump(done if trampoline else outside)
             b.start(outside)
     b.jump(done)
     b.start(done)
-    return found
+    return others
 
 
 def _functions_beneath(lo: Lower) -> list[tuple[Operand, int]]:
@@ -217,9 +217,9 @@ def _callbacks_alike(world: World, event: str) -> list[str]:
     if args is None or world.kernel_symbol("bpf_trace_run1") is None:
         return []
     taken = [field.type for field in args.fields]
-    found = [(name, world.kernel_function(name)) for _, name in world.function_names()
-             if name.startswith("__bpf_trace_")]
-    return [name for name, known in found if known is not None and [f.type for f in known.args.fields][1:] == taken]
+    callbacks = [(name, world.kernel_function(name)) for _, name in world.function_names()
+                 if name.startswith("__bpf_trace_")]
+    return [name for name, known in callbacks if known is not None and [f.type for f in known.args.fields][1:] == taken]
 
 
 def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:

@@ -43,15 +43,15 @@ class File(Record):
 def find_file(work: Work, address: Reg, fail: BasicBlock) -> File:
     """The file at an address; to ``fail``, with the reason noted, if there is none or its rows are not there."""
     b = work.b
-    place, found = b.function.reg("place"), b.block("found")
+    place, have = b.function.reg("place"), b.block("found")
     for number in range(PLACES):
         at = b.address(work.base, PLACES_AT + number * PLACE)
         b.set(place, at)
         other = b.block("other")
-        b.branch("jlt", b.alu("sub", address, b.load(at, START)), b.load(at, BYTES), found, other)
+        b.branch("jlt", b.alu("sub", address, b.load(at, START)), b.load(at, BYTES), have, other)
         b.start(other)
     _find_place(work, address, place, fail)
-    b.start(found)
+    b.start(have)
     return File(b.load(place, BIAS), b.load(place, FIRST), b.load(place, ROWS))
 
 
@@ -129,13 +129,13 @@ def _inode_of(work: Work, file: Operand) -> Operand:
     """The inode that maps show of a mapping's file. On stacked file systems that is not the file's own, but since Linux
     6.7 that of the path which stands for it (include/linux/fs.h, file_user_inode())."""
     lo, b = work.lo, work.b
-    found = b.function.reg("inode")
+    inode = b.function.reg("inode")
     opened = _struct_at(lo, file, "file")
-    b.set(found, _member(lo, opened, "file", "f_inode"))
+    b.set(inode, _member(lo, opened, "file", "f_inode"))
     backing = lo.world.find_struct("backing_file")
     path = backing.field("user_path") if backing is not None else None
     if path is None:
-        return found
+        return inode
     stacked, special, plain = b.block("stacked"), b.block("special"), b.block("plain")
     mode = _member(lo, opened, "file", "f_mode")
     b.branch("jset", mode, _UNCOUNTED, special, plain)
@@ -143,9 +143,9 @@ def _inode_of(work: Work, file: Operand) -> Operand:
     b.branch("jset", mode, _BACKING, stacked, plain)
     b.start(stacked)
     where = _struct_at(lo, file, "backing_file").at(path.offset)
-    b.set(found, _member(lo, _struct_at(lo, _member(lo, where, "path", "dentry"), "dentry"), "dentry", "d_inode"))
+    b.set(inode, _member(lo, _struct_at(lo, _member(lo, where, "path", "dentry"), "dentry"), "dentry", "d_inode"))
     b.start(plain)
-    return found
+    return inode
 
 
 def _write_key(work: Work, file: Operand) -> None:
@@ -163,17 +163,17 @@ def _look_up_file(work: Work, address: Reg, first: Reg, rows: Reg, fail: BasicBl
     lo, b = work.lo, work.b
     files = lo.unit.unwind_files()
     key = b.alu("add", work.base, ASK)
-    found = b.call(h.MAP_LOOKUP, [MapFd(files), key], "map_lookup_elem")
+    row = b.call(h.MAP_LOOKUP, [MapFd(files), key], "map_lookup_elem")
     there, unknown, refused, early, bare, ready, on = (
         b.block(n) for n in ("there", "unknown", "refused", "early", "bare", "ready", "on"))
-    b.branch("jne", found, 0, there, unknown)
+    b.branch("jne", row, 0, there, unknown)
     b.start(unknown)
     _ask(work, address)
     b.start(early)
     work.fail("unwind_early")
     b.jump(fail)
     b.start(there)
-    state = b.load(found, 8, 4)
+    state = b.load(row, 8, 4)
     b.branch("jeq", state, table.READY, ready, bare)
     b.start(bare)
     other = b.block("other")
@@ -184,8 +184,8 @@ def _look_up_file(work: Work, address: Reg, first: Reg, rows: Reg, fail: BasicBl
     work.fail("unwind_refused")
     b.jump(fail)
     b.start(ready)
-    b.set(first, b.load(found, 0, 4))
-    b.set(rows, b.load(found, 4, 4))
+    b.set(first, b.load(row, 0, 4))
+    b.set(rows, b.load(row, 4, 4))
     b.start(on)
 
 
@@ -248,19 +248,19 @@ def _slot_for(work: Work, address: Reg, type: Reg) -> Reg:
     slots = b.alu("sub", _SLOTS, b.alu("mul", spaced, _SLOTS - _SLOTS_SPACED))
     index = b.function.reg("index")
     b.set(index, 0)
-    head, inside, look, later, on, found = (b.block(n) for n in ("pivots", "inside", "look", "later", "on", "found"))
+    head, inside, look, later, on, child = (b.block(n) for n in ("pivots", "inside", "look", "later", "on", "found"))
     b.start(head)
-    b.branch("jlt", index, _PIVOTS, inside, found)
+    b.branch("jlt", index, _PIVOTS, inside, child)
     b.start(inside)
-    b.branch("jlt", index, pivots, look, found)
+    b.branch("jlt", index, pivots, look, child)
     b.start(look)
     pivot = b.load(b.alu("add", work.base, b.alu("lsh", index, 3)), NODE + 8)
-    b.branch("jge", pivot, address, found, later)
+    b.branch("jge", pivot, address, child, later)
     b.start(later)
-    b.branch("jne", pivot, 0, on, found)  # after the last one there are zeros
+    b.branch("jne", pivot, 0, on, child)  # after the last one there are zeros
     b.start(on)
     b.set(index, b.alu("add", index, 1))
     b.jump(head)
-    b.start(found)
+    b.start(child)
     at = b.alu("add", b.alu("lsh", b.alu("and", index, 15), 3), slots)
     return b.load(b.alu("add", work.base, b.alu("and", at, _NODE_BYTES - 8)), NODE)

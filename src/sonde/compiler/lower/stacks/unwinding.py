@@ -152,11 +152,11 @@ def _find_rule(work: Work, offset: Reg, first: Reg, rows: Reg) -> Reg:
     def row(index: Operand) -> Reg:
         return b.alu("add", base, b.alu("lsh", b.alu("and", index, mask), 3))
 
-    head, body, more, found = (b.block(n) for n in ("search", "halve", "more", "row"))
+    head, body, more, nearest = (b.block(n) for n in ("search", "halve", "more", "row"))
     b.start(head)
-    b.branch("jlt", step, table.MOST_STEPS, more, found)
+    b.branch("jlt", step, table.MOST_STEPS, more, nearest)
     b.start(more)
-    b.branch("jgt", left, 1, body, found)
+    b.branch("jgt", left, 1, body, nearest)
     b.start(body)
     half = b.alu("rsh", left, 1)
     beyond = b.alu("sub", b.alu("sub", b.load(row(b.alu("add", low, half)), 0, 4), offset), 1)
@@ -164,7 +164,7 @@ def _find_rule(work: Work, offset: Reg, first: Reg, rows: Reg) -> Reg:
     b.set(left, b.alu("sub", left, half))
     b.set(step, b.alu("add", step, 1))
     b.jump(head)
-    b.start(found)
+    b.start(nearest)
     at = row(low)
     rule, there, on = b.function.reg("rule"), b.block("there"), b.block("rule")
     b.set(rule, table.NO_TABLE)

@@ -57,7 +57,7 @@ def pad_text(lo: Lower, mem: Mem, capacity: int, terminated: bool) -> Mem:
 def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look: Look, no: BasicBlock) -> Reg:
     """The first position from ``start`` on and before ``end`` that ``look`` finds good; to ``no`` if there is none.
     ``key`` stands for what ``look`` does."""
-    index, found = lo.b.function.reg("index"), lo.b.block("found")
+    index, match = lo.b.function.reg("index"), lo.b.block("found")
     lo.b.set(index, start)
     lo.forget()
     plain = end <= 2 * FIRST or not lo.unit.feature("bpf_loop")
@@ -67,15 +67,15 @@ def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look
     lo.b.start(head)
     lo.b.branch("jlt", index, first, body, no if plain else behind)
     lo.b.start(body)
-    look(lo.b.alu("add", base, index), found, step, no)
+    look(lo.b.alu("add", base, index), match, step, no)
     lo.b.start(step)
     lo.b.set(index, lo.b.alu("add", index, 1))
     lo.b.jump(head)
     if not plain:
         lo.b.start(behind)
         _scan_by_callback(lo, base, index, end, key, look, no)
-        lo.b.jump(found)
-    lo.b.start(found)
+        lo.b.jump(match)
+    lo.b.start(match)
     return index
 
 
@@ -97,16 +97,16 @@ def _scan_by_callback(lo: Lower, base: Reg, index: Reg, end: int, key: object, l
 def _scan_function(lo: Lower, function: BpfFunction, end: int, look: Look) -> None:
     """callback(index, state of base and progress): try the next position; 1 ends the search."""
     state = function.params[1]
-    inside, found, step, stop = (lo.b.block(n) for n in ("inside", "found", "step", "stop"))
+    inside, match, step, stop = (lo.b.block(n) for n in ("inside", "found", "step", "stop"))
     progress = lo.b.load(state, 8)
     index = lo.b.load(progress, 0)
     lo.b.branch("jlt", index, end, inside, stop)
     lo.b.start(inside)
-    look(lo.b.alu("add", lo.b.load(state, 0), index), found, step, stop)
+    look(lo.b.alu("add", lo.b.load(state, 0), index), match, step, stop)
     lo.b.start(step)
     lo.b.store(progress, 0, lo.b.alu("add", index, 1))
     lo.b.exit(0)
-    lo.b.start(found)
+    lo.b.start(match)
     lo.b.store(progress, 8, FOUND)
     lo.b.start(stop)
     lo.b.exit(1)
@@ -130,12 +130,12 @@ def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes
         write_literal(lo, needle, place, len(needle) + 1, False)
         return find_string(lo, hay, size, terminated, place, len(needle) + 1, True, yes, no)
     where = scan_text(lo, pad_text(lo, hay, size, terminated), 0, size - len(needle), needle,
-                      lambda at, found, step, stop: _by_words(lo, at, needle, found, step, stop), no)
+                      lambda at, match, step, stop: _by_words(lo, at, needle, match, step, stop), no)
     lo.b.jump(yes)
     return where
 
 
-def _by_words(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
+def _by_words(lo: Lower, at: Reg, needle: bytes, match: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
     """After the string there is room enough to load whole words."""
     start = load_characters(lo, at, 0, 8)
     other = lo.b.block("other")
@@ -148,7 +148,7 @@ def _by_words(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicB
         lo.b.branch("jeq", word, int.from_bytes(piece, "little", signed=len(piece) == 8), more,
                     step if offset else other)
         lo.b.start(more)
-    lo.b.jump(found)
+    lo.b.jump(match)
     lo.b.start(other)
     lo.b.branch("jeq", lo.b.alu("and", start, 0xFF), 0, stop, step)
 
@@ -163,7 +163,7 @@ def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, n
     hay = pad_text(lo, plain_memory(lo, hay, size), size, terminated)
     needle = pad_text(lo, plain_memory(lo, needle, needle_size), needle_size, needle_terminated)
     base, other = lo.b.address(hay.base, hay.off), lo.b.address(needle.base, needle.off)
-    index, found, deep = lo.b.function.reg("index"), lo.b.block("found"), lo.b.block("deep")
+    index, match, deep = lo.b.function.reg("index"), lo.b.block("found"), lo.b.block("deep")
     lo.b.set(index, 0)
     lo.forget()
     word = load_characters(lo, other, 0, 8)
@@ -179,10 +179,10 @@ def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, n
     lo.b.branch("jeq", lo.b.alu("and", lo.b.alu("xor", have, word), matters), 0, agrees, differs)
     lo.b.start(agrees)
     rest = deep if loops else lo.b.block("rest")
-    lo.b.branch("jne", ends, 0, found, rest)
+    lo.b.branch("jne", ends, 0, match, rest)
     if not loops:
         lo.b.start(rest)
-        _rest_agrees(lo, base, index, size, other, needle_size, found, differs)
+        _rest_agrees(lo, base, index, size, other, needle_size, match, differs)
     lo.b.start(differs)
     lo.b.branch("jeq", lo.b.alu("and", have, 0xFF), 0, no, step)
     lo.b.start(step)
@@ -191,7 +191,7 @@ def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, n
     if loops:
         lo.b.start(deep)
         _deep_search(lo, base, size, other, needle_size, index, no)
-    lo.b.start(found)
+    lo.b.start(match)
     lo.b.jump(yes)
     return index
 
@@ -201,7 +201,7 @@ def _before(lo: Lower, ends: Operand) -> Reg:
     return lo.b.alu("sub", lo.b.alu("rsh", lo.b.alu("and", ends, lo.b.neg(ends)), 7), 1)
 
 
-def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: BasicBlock, differs: BasicBlock) -> None:
+def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, match: BasicBlock, differs: BasicBlock) -> None:
     """Compare one word of the needle, and go on if it agrees and the needle does not end in it."""
     agrees, more = lo.b.block("agrees"), lo.b.block("more")
     wanted = load_characters(lo, needle, at, 8)
@@ -209,11 +209,11 @@ def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: BasicBlock, d
     different = lo.b.alu("xor", load_characters(lo, hay, at, 8), wanted)
     lo.b.branch("jeq", lo.b.alu("and", different, _before(lo, ends)), 0, agrees, differs)
     lo.b.start(agrees)
-    lo.b.branch("jne", ends, 0, found, more)
+    lo.b.branch("jne", ends, 0, match, more)
     lo.b.start(more)
 
 
-def _rest_agrees(lo: Lower, base: Reg, index: Reg, size: int, needle: Reg, needle_size: int, found: BasicBlock,
+def _rest_agrees(lo: Lower, base: Reg, index: Reg, size: int, needle: Reg, needle_size: int, match: BasicBlock,
                  differs: BasicBlock) -> None:
     """Without bpf_loop: a loop over the words after the first, from ``index`` on."""
     at = lo.b.function.reg("at")
@@ -225,7 +225,7 @@ def _rest_agrees(lo: Lower, base: Reg, index: Reg, size: int, needle: Reg, needl
     place = lo.b.alu("add", index, at)
     lo.b.branch("jlt", place, size, body, differs)
     lo.b.start(body)
-    _prefix_word(lo, lo.b.alu("add", base, place), lo.b.alu("add", needle, at), 0, found, differs)
+    _prefix_word(lo, lo.b.alu("add", base, place), lo.b.alu("add", needle, at), 0, match, differs)
     lo.b.set(at, lo.b.alu("add", at, 8))
     lo.b.jump(head)
 
@@ -258,7 +258,7 @@ def _deep_search(lo: Lower, base: Reg, size: int, needle: Reg, needle_size: int,
 def _search_function(lo: Lower, function: BpfFunction, size: int, needle_size: int) -> None:
     """callback(index, state of hay, needle and progress): 1 ends the search."""
     state = function.params[1]
-    begin, inside, found, differs, step, missed, end = (lo.b.block(n) for n in (
+    begin, inside, match, differs, step, missed, end = (lo.b.block(n) for n in (
         "begin", "inside", "found", "differs", "step", "missed", "end"))
     progress = lo.b.load(state, 16)
     start, at = lo.b.load(progress, 0), lo.b.load(progress, 8)
@@ -272,7 +272,7 @@ def _search_function(lo: Lower, function: BpfFunction, size: int, needle_size: i
     lo.b.start(inside)
     there, needle = lo.b.alu("add", lo.b.load(state, 0), place), lo.b.alu("add", lo.b.load(state, 8), at)
     for offset in range(0, CHUNK, 8):
-        _prefix_word(lo, there, needle, offset, found, differs)
+        _prefix_word(lo, there, needle, offset, match, differs)
     lo.b.store(progress, 8, lo.b.alu("add", at, CHUNK))
     lo.b.exit(0)
     lo.b.start(differs)
@@ -281,7 +281,7 @@ def _search_function(lo: Lower, function: BpfFunction, size: int, needle_size: i
     lo.b.store(progress, 0, lo.b.alu("add", start, 1))
     lo.b.store(progress, 8, 0)
     lo.b.exit(0)
-    lo.b.start(found)
+    lo.b.start(match)
     lo.b.store(progress, 16, FOUND)
     lo.b.jump(end)
     lo.b.start(missed)

@@ -77,13 +77,13 @@ Look: TypeAlias = "Callable[[int, int], None]"
 
 def _cut_pieces(first: int, end: int, step: int) -> list[tuple[int, int]]:
     """(offset, width) of what covers [first, end), the widest first."""
-    found = []
+    pieces = []
     while first < end:
         while step > end - first:
             step //= 2
-        found.append((first, step))
+        pieces.append((first, step))
         first += step
-    return found
+    return pieces
 
 
 def over_words(lo: Lower, places: list[Mem], end: int, step: int, look: Callable[[list[Mem], int, Operand], None]
@@ -188,11 +188,11 @@ def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: BasicBlo
     lo.b.store(outcome, 0, 0)
     run_loop(lo, blocks, [lo.b.address(a.base, a.off), lo.b.address(b.base, b.off), lo.b.address(outcome)],
          ("equal", blocks, text), lambda function: _block_function(lo, function, blocks, text))
-    found = lo.b.load(outcome, 0)
+    result = lo.b.load(outcome, 0)
     more, decided = lo.b.block("more"), lo.b.block("decided")
-    lo.b.branch("jeq", found, 0, more, decided)
+    lo.b.branch("jeq", result, 0, more, decided)
     lo.b.start(decided)
-    lo.b.branch("jeq", found, DIFFERENT, no, yes)
+    lo.b.branch("jeq", result, DIFFERENT, no, yes)
     lo.b.start(more)
 
 
