@@ -151,8 +151,8 @@ def show_place(span: Span, severity: str, said: str) -> list[str]:
     text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line_text(line))
     if last != line:
         end = len(text) + 1
-    place = "" if source.is_generated else f"{span}: "
-    return [f"{place}{severity}: {said}", *underline_span(text, column - 1, end - 1)]
+    position = "" if source.is_generated else f"{span}: "
+    return [f"{position}{severity}: {said}", *underline_span(text, column - 1, end - 1)]
 
 
 def underline_span(line: str, start: int, end: int) -> list[str]:

@@ -13,7 +13,7 @@ from compiled import world
 from sonde.base import package_files
 from sonde.base.cache_dir import thin_cache, write_cache
 from sonde.compiling import compile, spec_cache
-from sonde.compiling.spec_cache import Witness, keep_compiled, load_compiled, script_key
+from sonde.compiling.spec_cache import RecordingWorld, keep_compiled, load_compiled, script_key
 from sonde.compiling.spec_codec import NotPlainError, pack_spec, unpack_spec
 from sonde.errors import CompileError
 from sonde.semantics.script_options import Options
@@ -161,7 +161,7 @@ def test_an_installed_sonde_is_known_by_its_record(tmp_path: Path, monkeypatch: 
 
 def test_lasting_answers_are_kept_and_others_are_not() -> None:
     def lasts(ask: object) -> bool:
-        witness = Witness(world())
+        witness = RecordingWorld(world())
         witness._world.is_certain = lambda name: name != "unknown"
         ask(witness)  # type: ignore[operator]
         return witness.lasting
@@ -186,8 +186,9 @@ def tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def witness_of(tracefs: Path) -> Witness:
-    witness = Witness(SimpleNamespace(tracefs=str(tracefs), tracepoint_format=lambda *event: None, user_functions=[]))
+def witness_of(tracefs: Path) -> RecordingWorld:
+    witness = RecordingWorld(SimpleNamespace(tracefs=str(tracefs), tracepoint_format=lambda *event: None,
+                                             user_functions=[]))
     witness.tracepoint_format("a", "b")
     return witness
 

@@ -200,16 +200,16 @@ def test_live_registers_never_share_a_place(seed: int, pressure: int) -> None:
     function = Writer(seed, pressure).write()
     optimize.simplify_cfg(function)
     liveness = Liveness(function)
-    place = allocate.allocate_registers(function).place
+    homes = allocate.allocate_registers(function).homes
     registers = {r.id: r for r in function.registers}
     for block in function.blocks:
         live = {registers[id] for id in liveness.after(block)}
         for op in reversed(block.ops):
             if op.dst is not None:
                 live.discard(op.dst)
-                assert all(place[r] != place[op.dst] for r in live if op.dst in place), op
+                assert all(homes[r] != homes[op.dst] for r in live if op.dst in homes), op
             if op.kind == "call":
-                assert all(place[r] not in allocate.SCRATCHED for r in live), op
+                assert all(homes[r] not in allocate.SCRATCHED for r in live), op
             live |= {a for a in op.args if type(a) is Reg}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..source import Span
 
 
-class Assembled(Record):
+class MachineCode(Record):
     """``lines`` has (slot index, span) wherever the span changes; ``functions`` (slot index, label)."""
 
     code: bytes
@@ -27,7 +27,7 @@ class Assembled(Record):
 
 
 def assemble(items: Iterable[Item], functions: Iterable[str] = (),
-             long_jumps: Callable[[], bool] = lambda: False, order: str = byteorder) -> Assembled:
+             long_jumps: Callable[[], bool] = lambda: False, order: str = byteorder) -> MachineCode:
     """Resolve labels and encode; ``long_jumps()`` is called if a jump is too long for a 16-bit offset. Raises
     SondeError if there are more long jumps than can be served without an instruction for them."""
     items = relax_jumps(list(items), long_jumps)
@@ -46,7 +46,7 @@ def assemble(items: Iterable[Item], functions: Iterable[str] = (),
                                           item.imm if item.src == PSEUDO_MAP_VALUE else 0))
         out.append(_resolve_label(item, at, labels).encode(order))
         at += 2 if item.wide else 1
-    return Assembled(b"".join(out), relocations, lines, sorted((labels[f], f) for f in functions))
+    return MachineCode(b"".join(out), relocations, lines, sorted((labels[f], f) for f in functions))
 
 
 def _resolve_label(insn: Insn, at: int, labels: dict[str, int]) -> Insn:

@@ -134,9 +134,9 @@ def _make_island(number: int, labels: list[str], home: dict[str, int]) -> list[I
         return []
     made: list[Item] = [jump(f".past.{number}")]
     for label in labels:
-        ahead, behind = number + 1, number - 1
+        ahead, back = number + 1, number - 1
         there = home[label]
         near = there in (number, ahead)
         made += [_island_label(label, number),
-                 jump(label if near else _island_label(label, ahead if there > number else behind))]
+                 jump(label if near else _island_label(label, ahead if there > number else back))]
     return [*made, f".past.{number}"]

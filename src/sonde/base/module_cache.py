@@ -157,13 +157,13 @@ class ModulePack:
         """Put into the pack what was not there."""
         if not self._new and not self._learned:
             return
-        kept: dict[str, tuple[Source, bytes]] = {
-            name: (source, code) for name, (source, place) in self._known.items()
-            if self._is_current(source) and (code := self._bytecode(place))}
+        current: dict[str, tuple[Source, bytes]] = {
+            name: (source, code) for name, (source, extent) in self._known.items()
+            if self._is_current(source) and (code := self._bytecode(extent))}
         index: dict[str, tuple[Source, Place]] = {}
         codes: list[bytes] = []
         end = 0
-        for name, (source, code) in (kept | self._new).items():
+        for name, (source, code) in (current | self._new).items():
             index[name] = source, (end, end + len(code), adler32(code) & CHECKED)
             codes.append(code)
             end += len(code)
@@ -177,9 +177,9 @@ class ModulePack:
             os.close(self._file)
         self._file, self._known = -1, {}
 
-    def _bytecode(self, place: Place) -> bytes:
+    def _bytecode(self, extent: Place) -> bytes:
         """A module's bytecode, of which nothing stays in memory: a map's pages would. b"" if it is damaged."""
-        start, end, checksum = place
+        start, end, checksum = extent
         data = self._read(self._codes + start, self._codes + end)
         return data if len(data) == end - start and adler32(data) & CHECKED == checksum else b""
 

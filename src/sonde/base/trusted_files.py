@@ -16,8 +16,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 def own_users() -> frozenset[int]:
     """Whose files are this process's own: root's, its user's, and of the one who became root by sudo or pkexec."""
-    asked = [os.environ.get(name, "") for name in ("SUDO_UID", "PKEXEC_UID")] if os.geteuid() == 0 else []
-    return frozenset({0, os.geteuid(), *[int(text) for text in asked if text.isascii() and text.isdigit()]})
+    callers = [os.environ.get(name, "") for name in ("SUDO_UID", "PKEXEC_UID")] if os.geteuid() == 0 else []
+    return frozenset({0, os.geteuid(), *[int(text) for text in callers if text.isascii() and text.isdigit()]})
 
 
 def open_guarded(path: str, flags: int, mode: int = 0o644) -> int:
@@ -45,17 +45,17 @@ def why_untrusted(path: str) -> str:
     folder that leads there. "" if it may be. Raises OSError."""
     real = os.path.realpath(path)
     folder = os.path.dirname(real)
-    places = [(place, os.stat(place)) for place in (real, folder)]
-    if any(status.st_mode & stat.S_IWOTH for _, status in places):
+    files = [(file, os.stat(file)) for file in (real, folder)]
+    if any(status.st_mode & stat.S_IWOTH for _, status in files):
         return "global write permissions"
     while folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
-        places.append((folder, os.stat(folder)))
-    for place, status in places:
+        files.append((folder, os.stat(folder)))
+    for file, status in files:
         if status.st_uid not in own_users():
-            return f"another user's ownership of {place}"
+            return f"another user's ownership of {file}"
         if status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-            return f"global write permissions of {place}"
+            return f"global write permissions of {file}"
     return ""
 
 

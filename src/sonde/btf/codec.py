@@ -183,7 +183,7 @@ def build_program_btf(name: str, lines: list[Line],
     proto = writer.add_prototype(writer.add_integer("int", 4), [("ctx", writer.add_pointer(0))])
     # STATIC suffices; GLOBAL would make the verifier check the arguments by their BTF types.
     starts = sorted(functions or [(0, name)])
-    places = [PAIR.pack(at, writer.add_function(_make_identifier(title), proto, FUNC_STATIC)) for at, title in starts]
+    infos = [PAIR.pack(at, writer.add_function(_make_identifier(title), proto, FUNC_STATIC)) for at, title in starts]
     if lines:
         at_start = [max([line for line in lines if line[0] <= at], default=lines[0]) for at, _ in starts[1:]]
         lines = sorted([*lines, *[(at, *line[1:]) for (at, _), line in zip(starts[1:], at_start) if line[0] != at]])
@@ -193,10 +193,10 @@ def build_program_btf(name: str, lines: list[Line],
         if index <= last:
             continue
         at = index if records else 0
-        place = min(line, (1 << 22) - 1) << 10 | min(column, (1 << 10) - 1)
-        records.append(_LINE_INFO.pack(at, writer.add_string(file), writer.add_string(text), place))
+        position = min(line, (1 << 22) - 1) << 10 | min(column, (1 << 10) - 1)
+        records.append(_LINE_INFO.pack(at, writer.add_string(file), writer.add_string(text), position))
         last = index
-    return writer.build_blob(), b"".join(places), b"".join(records)
+    return writer.build_blob(), b"".join(infos), b"".join(records)
 
 
 def _make_identifier(name: str) -> str:

@@ -122,10 +122,10 @@ class Btf:
             owner = self.owning_btf(type_id)
             if type_id < owner.first or type_id >= owner.end:
                 return self.raw_type(type_id)
-            place = type_id - owner.first
-            if owner.index.kinds[place] not in passing:
+            index = type_id - owner.first
+            if owner.index.kinds[index] not in passing:
                 return self.raw_type(type_id)
-            at = owner._types + owner.index.offsets[place] + 8
+            at = owner._types + owner.index.offsets[index] + 8
             type_id = codec.WORD.unpack_from(owner._blob.ensure_range(at, at + 4), at)[0]
         raise MachineError(f"corrupt BTF: type {type_id} refers to itself")
 

@@ -129,18 +129,19 @@ def _lower_ctx(lo: Lower, node: Reference) -> Operand:
 
 ROWS = (
     Builtin("args", _type_of_args, "The arguments of the traced function or tracepoint, as a struct.",
-            place="can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes ({type} used here)",
+            misuse="can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes "
+                   "({type} used here)",
             probes=("tracepoint", "rawtracepoint", "fentry", "fexit", "uprobe")),
     Builtin("arg0", _type_of_argument,
             "First argument of the traced function, from the registers, a uint64 (usdt: int64); arg1 is the second, "
             "and so on.",
             probes=("kprobe", "uprobe", "usdt", "rawtracepoint"),
-            place="can only be used with 'kprobes', 'uprobes' and 'usdt' probes",
+            misuse="can only be used with 'kprobes', 'uprobes' and 'usdt' probes",
             scalar=lambda lo, node: lo.context.arg(lo, argument_number(node))),
     Builtin("retval", _type_of_retval, "Value returned by the traced function, a uint64; of its "
             "own type at fexit, and in `retval->x` and `*retval` of user functions with debug information.",
             probes=("kretprobe", "uretprobe", "fexit"),
-            place="can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes{instead}",
+            misuse="can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes{instead}",
             scalar=lambda lo, node: lo.normalise(lo.context.retval(lo), node.type)),
     Builtin("ctx", _type_of_ctx, "The struct that the kernel gives to the program: an iterator's object, `pt_regs` in "
             "functions' probes, `bpf_perf_event_data` in timers' and counters'.",

@@ -38,9 +38,9 @@ class Interval(Record):
 
 
 class Allocation(Record):
-    """``place[reg]`` is a physical register, or -1 - n for spill slot n."""
+    """``homes[reg]`` is a physical register, or -1 - n for spill slot n."""
 
-    place: dict[Reg, int]
+    homes: dict[Reg, int]
     spills: int
 
 
@@ -150,17 +150,17 @@ class Location:
 
 def allocate_registers(function: BpfFunction) -> Allocation:
     """Assign every register a place."""
-    place: dict[Reg, int] = {}
+    homes: dict[Reg, int] = {}
     registers = {number: Location() for number in (*SCRATCHED, *SAVED)}
     spilled: list[Interval] = []
     for interval in live_intervals(function):
-        choice = _choose_register(interval, registers, place)
+        choice = _choose_register(interval, registers, homes)
         if choice is None:
             choice = _evict_interval(interval, registers, spilled)
         if choice is None:
             spilled.append(interval)
         else:
-            place[interval.reg] = choice
+            homes[interval.reg] = choice
             registers[choice].take(interval)
     slots: list[Location] = []
     for interval in sorted(spilled, key=lambda i: i.start):
@@ -168,8 +168,8 @@ def allocate_registers(function: BpfFunction) -> Allocation:
         if number == len(slots):
             slots.append(Location())
         slots[number].take(interval)
-        place[interval.reg] = -1 - number
-    return Allocation(place, len(slots))
+        homes[interval.reg] = -1 - number
+    return Allocation(homes, len(slots))
 
 
 def _evict_interval(interval: Interval, registers: dict[int, Location], spilled: list[Interval]) -> int | None:
@@ -184,11 +184,11 @@ def _evict_interval(interval: Interval, registers: dict[int, Location], spilled:
     return choice
 
 
-def _choose_register(interval: Interval, registers: dict[int, Location], place: dict[Reg, int]) -> int | None:
+def _choose_register(interval: Interval, registers: dict[int, Location], homes: dict[Reg, int]) -> int | None:
     """A free register that the interval may use, by hint if possible."""
     allowed = SAVED if interval.crosses else SCRATCHED + SAVED
     for hint in interval.hints:
-        wanted = hint if isinstance(hint, int) else place.get(hint, 0)
+        wanted = hint if isinstance(hint, int) else homes.get(hint, 0)
         if wanted in allowed and registers[wanted].is_free(interval):
             return wanted
     for number in allowed:

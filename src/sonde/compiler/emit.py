@@ -62,20 +62,20 @@ class Emitter:
     def label(self, block: BasicBlock) -> str:
         return f"{self.function.name}.{block.id}"
 
-    def place(self, reg: Reg) -> int:
-        return self.allocation.place[reg]
+    def home(self, reg: Reg) -> int:
+        return self.allocation.homes[reg]
 
-    def spill_offset(self, place: int) -> int:
-        return self.spill_base + 8 * place
+    def spill_offset(self, number: int) -> int:
+        return self.spill_base + 8 * number
 
     def move(self, dst: int, operand: Operand) -> None:
         """Materialise any operand in physical register ``dst``."""
         if type(operand) is Reg:
-            place = self.place(operand)
-            if place < 0:
-                self.put(asm.load(dst, FP, self.spill_offset(place), 8))
-            elif place != dst:
-                self.put(asm.alu("mov", dst, place))
+            home = self.home(operand)
+            if home < 0:
+                self.put(asm.load(dst, FP, self.spill_offset(home), 8))
+            elif home != dst:
+                self.put(asm.alu("mov", dst, home))
         elif isinstance(operand, int):
             if fits_immediate(operand):
                 self.put(asm.alu("mov", dst, imm=operand))
@@ -96,22 +96,22 @@ class Emitter:
     def register(self, operand: Operand, temporary: int) -> int:
         """A physical register that holds ``operand``."""
         if type(operand) is Reg:
-            place = self.place(operand)
-            if place >= 0:
-                return place
+            home = self.home(operand)
+            if home >= 0:
+                return home
         self.move(temporary, operand)
         return temporary
 
     def target(self, dst: Reg) -> int:
         """The register to compute ``dst`` in."""
-        place = self.allocation.place.get(dst, T0)
-        return place if place >= 0 else T0
+        home = self.allocation.homes.get(dst, T0)
+        return home if home >= 0 else T0
 
     def finish(self, dst: Reg) -> None:
         """Store a spilled result."""
-        place = self.allocation.place.get(dst, T0)
-        if place < 0:
-            self.put(asm.store(FP, self.spill_offset(place), T0, 8))
+        home = self.allocation.homes.get(dst, T0)
+        if home < 0:
+            self.put(asm.store(FP, self.spill_offset(home), T0, 8))
 
     # operations
 
@@ -119,11 +119,11 @@ class Emitter:
         blocks = self.function.blocks
         self.items.append(self.function.name)
         for i, param in enumerate(self.function.params):  # before a move takes the register that it came in
-            place = self.allocation.place.get(param, 0)
-            if place < 0:
-                self.put(asm.store(FP, self.spill_offset(place), i + 1, 8))
-        self.parallel([(self.allocation.place[p], i + 1) for i, p in enumerate(self.function.params)
-                       if self.allocation.place.get(p, -1) >= 0])
+            home = self.allocation.homes.get(param, 0)
+            if home < 0:
+                self.put(asm.store(FP, self.spill_offset(home), i + 1, 8))
+        self.parallel([(self.allocation.homes[p], i + 1) for i, p in enumerate(self.function.params)
+                       if self.allocation.homes.get(p, -1) >= 0])
         for block, following in zip(blocks, [*blocks[1:], None]):
             self.items.append(self.label(block))
             for op in block.ops:
@@ -155,7 +155,7 @@ class Emitter:
             self.put(asm.alu(op.kind, d, imm=b, bits=op.bits))
             self.finish(op.dst)
             return
-        if type(b) is Reg and self.place(b) == d and not (type(a) is Reg and self.place(a) == d):
+        if type(b) is Reg and self.home(b) == d and not (type(a) is Reg and self.home(a) == d):
             if op.kind in COMMUTATIVE:
                 a, b = b, a
             else:
@@ -249,8 +249,8 @@ class Emitter:
         base, off = self.memory(op)
         self.move(T0, op.args[1])
         self.put(asm.atomic_exchange(op.kind, base, off, T0, op.size))
-        if self.allocation.place.get(op.dst, -1) > 0:
-            self.put(asm.alu("mov", self.place(op.dst), T0))
+        if self.allocation.homes.get(op.dst, -1) > 0:
+            self.put(asm.alu("mov", self.home(op.dst), T0))
         else:
             self.finish(op.dst)
 
@@ -258,8 +258,8 @@ class Emitter:
         moves = []
         rest = []
         for i, arg in enumerate(op.args):
-            if type(arg) is Reg and self.place(arg) >= 0:
-                moves.append((i + 1, self.place(arg)))
+            if type(arg) is Reg and self.home(arg) >= 0:
+                moves.append((i + 1, self.home(arg)))
             else:
                 rest.append((i + 1, arg))
         self.parallel(moves)
@@ -271,10 +271,10 @@ class Emitter:
         else:
             self.put(asm.call_helper(op.imm) if op.kind == "call" else asm.call_kfunc(op.imm) if op.kind == "kfunc"
                      else asm.call_function(op.label))
-        if op.dst is not None and op.dst in self.allocation.place:
-            place = self.place(op.dst)
-            if place > 0:
-                self.put(asm.alu("mov", place, 0))
+        if op.dst is not None and op.dst in self.allocation.homes:
+            home = self.home(op.dst)
+            if home > 0:
+                self.put(asm.alu("mov", home, 0))
             else:
                 self.finish(op.dst)
 
@@ -304,9 +304,9 @@ class Emitter:
         target = self.label(op.then)
         if isinstance(b, int) and fits_immediate(b):
             self.put(asm.branch(op.cond, a, None, b, target, op.bits))
-            if not self.bounds and type(op.args[0]) is Reg and (place := self.place(op.args[0])) < 0:
+            if not self.bounds and type(op.args[0]) is Reg and (home := self.home(op.args[0])) < 0:
                 # The number is what it was, but now the verifier knows its bounds, and keeps them with what is stored.
-                self.put(asm.store(FP, self.spill_offset(place), a, 8))
+                self.put(asm.store(FP, self.spill_offset(home), a, 8))
         else:
             self.put(asm.branch(op.cond, a, self.register(b, T1), 0, target, op.bits))
         if op.other is not following:

@@ -34,8 +34,8 @@ def is_exempt(probe: CheckedProbe) -> bool:
 
 def _ends_others(probe: CheckedProbe) -> bool:
     """Whether the predicate asks for an element that the action deletes, and does not make."""
-    asked = {node.name for node in walk_nodes(probe.clause.predicate) if isinstance(node, MapRef)}
-    return bool(asked & deleted_maps(probe) - assigned_maps(probe))
+    read = {node.name for node in walk_nodes(probe.clause.predicate) if isinstance(node, MapRef)}
+    return bool(read & deleted_maps(probe) - assigned_maps(probe))
 
 
 def assigned_maps(probe: CheckedProbe) -> set[str]:

@@ -20,7 +20,7 @@ LONGEST = 4096
 MOST_MAPS = 64  # of a program (MAX_USED_MAPS in include/linux/bpf_verifier.h)
 
 
-class Emitted(Record):
+class SymbolicProgram(Record):
     """A clause's program as symbolic instructions. Those with an equal ``key`` fire together and share one program
     unless one wants to be ``alone``; None: nobody else fires there."""
 
@@ -30,7 +30,7 @@ class Emitted(Record):
     alone: bool = False
 
 
-def group_programs(programs: list[Emitted]) -> list[list[int]]:
+def group_programs(programs: list[SymbolicProgram]) -> list[list[int]]:
     """Indices of the programs, those to be joined together, in order of their first. One that stays apart stands
     between those before it and those after it."""
     groups: list[list[int]] = []
@@ -51,7 +51,7 @@ def group_programs(programs: list[Emitted]) -> list[list[int]]:
     return groups
 
 
-def join_programs(programs: list[Emitted]) -> Emitted:
+def join_programs(programs: list[SymbolicProgram]) -> SymbolicProgram:
     """One after the other."""
     if len(programs) == 1:
         return programs[0]
@@ -65,7 +65,7 @@ def join_programs(programs: list[Emitted]) -> Emitted:
         else:
             items += [_join_clause(number), asm.load(1, FP, -depth, 8)]
         items += _renumber_labels(rest, number, number + 1 < len(programs))
-    return Emitted(items, depth, programs[0].key)
+    return SymbolicProgram(items, depth, programs[0].key)
 
 
 def _join_clause(number: int) -> str:

@@ -48,9 +48,9 @@ def _match_pairs(entry: ProgramSpec, exit: ProgramSpec) -> bool:
 def _join_pair(entry: ProgramSpec, exit: ProgramSpec, question: int, order: str) -> ProgramSpec:
     """Ask which time it is; the return's program stands after the entry's. The context survives in r6."""
     size = len(entry.code) // 8
-    behind = insn.branch("jne", 0, None, 0, "")
-    behind.off = size
-    head = [insn.alu("mov", 6, 1), insn.call_kfunc(question), insn.alu("mov", 1, 6), behind]
+    skip = insn.branch("jne", 0, None, 0, "")
+    skip.off = size
+    head = [insn.alu("mov", 6, 1), insn.call_kfunc(question), insn.alu("mov", 1, 6), skip]
     return ProgramSpec(
         entry.name, entry.type, b"".join(item.encode(order) for item in head) + entry.code + exit.code, entry.attach,
         _move_entry(entry.relocations, len(head)) + _move_entry(exit.relocations, len(head) + size),

@@ -14,8 +14,8 @@ class Liveness:
         self._ids = sorted({id for used, _ in uses.values() for id in used})  # by number
         number = {id: at for at, id in enumerate(self._ids)}
         reads = {block: sum([1 << number[id] for id in used]) for block, (used, _) in uses.items()}
-        kept = {block: ~sum([1 << number[id] for id in written if id in number])
-                for block, (_, written) in uses.items()}
+        unwritten = {block: ~sum([1 << number[id] for id in written if id in number])
+                     for block, (_, written) in uses.items()}
         self._after = dict.fromkeys(function.blocks, 0)
         before = dict(reads)
         backwards = [(block, block.successors) for block in reversed(function.blocks)]
@@ -28,7 +28,7 @@ class Liveness:
                     out |= before[child]
                 if out != self._after[block]:
                     self._after[block] = out
-                    before[block] = reads[block] | out & kept[block]
+                    before[block] = reads[block] | out & unwritten[block]
                     changed = True
 
     def after(self, block: BasicBlock) -> list[int]:

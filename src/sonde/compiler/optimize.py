@@ -147,7 +147,7 @@ class Numbering:
 
     def _block(self, block: BasicBlock, table: dict[Key, Reg]) -> list[Key]:
         """Number a block's operations; the keys that it added to the table."""
-        kept = []
+        ops = []
         added = []
         for op in block.ops:
             if self.value:
@@ -172,8 +172,8 @@ class Numbering:
                     added.append(key)
                 self.defined[dst] = op
                 self._width(op, dst)
-            kept.append(op)
-        block.ops = kept
+            ops.append(op)
+        block.ops = ops
         return added
 
     def _copy(self, dst: Reg, source: Operand) -> bool:
@@ -309,10 +309,10 @@ def remove_dead(function: BpfFunction) -> None:
             for op in block.ops:
                 if op.dst is not None and op.dst not in used and op.kind in CALLS and not op.pure:
                     op.dst = None  # called for its effect
-            kept = [op for op in block.ops if op.dst is None or op.dst in used or not op.removable]
-            if len(kept) != len(block.ops):
+            ops = [op for op in block.ops if op.dst is None or op.dst in used or not op.removable]
+            if len(ops) != len(block.ops):
                 removed = True
-                block.ops = kept
+                block.ops = ops
         if not removed:
             return
 

@@ -13,7 +13,7 @@ from ..spec import ProgramSpec, ScriptSpec, program_name, serves_all
 from .compilation import Unit
 from .emit import emit_program
 from .gated_clauses import describe_gate
-from .join import Emitted, group_programs, join_programs
+from .join import SymbolicProgram, group_programs, join_programs
 from .lower.core import Lower
 from .lower.program import lower_program
 from .passes import PASSES, Show, run_passes
@@ -87,16 +87,16 @@ def _asks_for_map(node: Node) -> bool:
     return isinstance(node, Call) and isinstance(node.choice, WholeMap)
 
 
-def _emit_code(lo: Lower, planned: Planned) -> Emitted:
+def _emit_code(lo: Lower, planned: Planned) -> SymbolicProgram:
     items, depth = emit_program(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"),
                                 lo.byte_order)
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
     alone = len(lo.program.functions) > 1 or lo.uses_cookies and serves_all(planned.method) \
         or any(find_loops(function) for function in lo.program.functions)
-    return Emitted(items, depth, planned.key, alone)
+    return SymbolicProgram(items, depth, planned.key, alone)
 
 
-def _assemble_program(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) -> ProgramSpec:
+def _assemble_program(parts: list[tuple[Lower, Planned, SymbolicProgram]], show: Show | None) -> ProgramSpec:
     """One program of one clause or several."""
     lo, planned, _ = parts[0]
     whole = join_programs([emitted for _, _, emitted in parts])

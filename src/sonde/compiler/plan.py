@@ -24,7 +24,7 @@ from .lower.probes.contexts import (
     TracepointContext,
     UserFunctionContext,
 )
-from .lower.probes.iterators import Iterated
+from .lower.probes.iterators import IteratorContext
 from .lower.probes.raw_fields import raw_fields
 from .lower.probes.tracing import TracedFunction, TracedFunctions
 from .lower.probes.usdt import StaticProbe
@@ -40,7 +40,7 @@ def _kernel_context(kind: ProbeKind) -> type[Context] | None:
 def _own_context(kind: ProbeKind) -> type[Context]:
     """The context of a kind whose events all lie alike; tracepoints, which do not, have that of raw ones here."""
     if kind.iterates:
-        return Iterated
+        return IteratorContext
     if kind.session:
         return TestRunContext
     if kind.user:
@@ -100,16 +100,16 @@ def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple
     point, used = planned.attach[0], args_used(probe)
     if not KINDS[point.kind].typed or KINDS[point.method].typed or not KINDS[point.kind].returns or used == set():
         return [(probe, planned)]
-    from .lower.probes.entry_arguments import KeepingContext, KeptContext, keep_arguments
+    from .lower.probes.entry_arguments import EntryContext, ReturnContext, keep_arguments
     pairs = []
     for item in planned.attach:
-        kept = keep_arguments(unit, probe, used)
+        arguments = keep_arguments(unit, probe, used)
         entry = Attach(item.kind, item.name, item.target, item.event, pid=item.pid, args=item.args, detail=item.detail,
                        way="kprobe", wild=item.wild)
         clause = Clause(probe.clause.span, points=probe.clause.points, predicate=None, body=[])
         pairs += [(CheckedProbe(clause, [entry], probe.args, []),
-                   Planned([entry], KeepingContext(kept), entry.way, helps=probe)),
-                  (probe, Planned([item], KeptContext(kept), item.way))]
+                   Planned([entry], EntryContext(arguments), entry.way, helps=probe)),
+                  (probe, Planned([item], ReturnContext(arguments), item.way))]
     return pairs
 
 
@@ -170,10 +170,10 @@ def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Plann
     groups: dict[object, Planned] = {}
     used = args_used(probe)
     for attach in probe.attach:
-        context, how, key = _serve_places(unit, probe, attach, used if attach.name not in classic else None)
+        context, method, key = _serve_places(unit, probe, attach, used if attach.name not in classic else None)
         group = groups.get(key)
         if group is None:
-            group = groups[key] = Planned([], context, how)
+            group = groups[key] = Planned([], context, method)
         group.attach.append(attach)
     planned = list(groups.values())
     split: list[Planned] = []

@@ -39,9 +39,9 @@ def _spill_some(function: BpfFunction, room: int) -> bool:
     if excess <= 0:
         return False
     fixed = _find_fixed(function)
-    spilled = [r for r, place in allocation.place.items() if place < 0 and r.id not in fixed]
-    slots = set(sorted({allocation.place[r] for r in spilled})[:excess])
-    spilled_now = [r for r in spilled if allocation.place[r] in slots]
+    spilled = [r for r, home in allocation.homes.items() if home < 0 and r.id not in fixed]
+    slots = set(sorted({allocation.homes[r] for r in spilled})[:excess])
+    spilled_now = [r for r in spilled if allocation.homes[r] in slots]
     for reg in spilled_now:
         _spill_register(function, reg)
     return bool(spilled_now)

@@ -70,10 +70,10 @@ def _is_step(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> bool:
 def _find_origin(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> Op:
     """The operation after copies; a copy of the counter itself stays one."""
     while op.kind == "mov" and type(op.args[0]) is Reg and op.args[0] is not counter:
-        behind = defined.get(op.args[0], [])
-        if len(behind) != 1:
+        sources = defined.get(op.args[0], [])
+        if len(sources) != 1:
             break
-        op = behind[0]
+        op = sources[0]
     return op
 
 

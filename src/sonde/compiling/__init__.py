@@ -91,11 +91,11 @@ def compile(source: str | Source, options: Options | None = None, world: World |
 
 def compile_or_recall(source: Source, options: Options) -> ScriptSpec:
     """What :func:`compile` gives for the running kernel; from the cache, if this script was compiled here before."""
-    from .spec_cache import Witness, keep_compiled, load_compiled, script_key
+    from .spec_cache import RecordingWorld, keep_compiled, load_compiled, script_key
     key = script_key(source, options)
     spec = load_compiled(key) if key else None
     if spec is None:
-        witness = Witness(live_world())
+        witness = RecordingWorld(live_world())
         spec, looked = _compile_source(source, options, witness)
         if key and not looked and script_key(source, options) == key:
             keep_compiled(key, spec, witness)

@@ -38,7 +38,7 @@ _LISTS = ("/sys/kernel/tracing/available_filter_functions", "/sys/kernel/debug/t
           "/sys/kernel/debug/kprobes/blacklist")
 
 
-class Witness:
+class RecordingWorld:
     """A World that answers as another does and notes on what its answers depend."""
 
     def __init__(self, world: Any) -> None:
@@ -104,23 +104,23 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
     data = read_cache(_file_name(key)) or b""
     if len(data) < 4 or crc32(data[4:]).to_bytes(4, "little") != data[:4]:
         return None
-    kept, texts, packed = marshal.loads(data[4:])
-    if kept != key or any(_read(path) != text for path, text in texts.items()):
+    stored_key, texts, packed = marshal.loads(data[4:])
+    if stored_key != key or any(_read(path) != text for path, text in texts.items()):
         return None
     from .spec_codec import unpack_spec
     return unpack_spec(packed)
 
 
-def keep_compiled(key: bytes, spec: ScriptSpec, witness: Witness) -> None:
+def keep_compiled(key: bytes, spec: ScriptSpec, witness: RecordingWorld) -> None:
     """Keep a spec for the next start, if it can be."""
     from ..spec import CURRENT
     from .spec_codec import NotPlainError, pack_spec
     if not witness.lasting:
         return
-    for kept in spec.maps:
-        if kept.name == CURRENT:
+    for map in spec.maps:
+        if map.name == CURRENT:
             from ..kernel.tasks.current_task import locator_of_kernel
-            spec.locator = locator_of_kernel(kept.cpus)  # so that the next start need not look into BTF
+            spec.locator = locator_of_kernel(map.cpus)  # so that the next start need not look into BTF
     try:
         data = marshal.dumps([key, witness.texts, pack_spec(spec)], FORM)
     except NotPlainError:

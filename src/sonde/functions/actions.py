@@ -52,10 +52,10 @@ def _lower_dump(lo: Lower, call: Call) -> None:
     """Ask for a dump, unless one has been asked for since user space last reset ``dump_asked`` to 0."""
     if not lo.unit.options.flight:
         return
-    asked, ask, held, on = lo.unit.global_word("dump_asked"), *[lo.b.block(name) for name in ("ask", "held", "asked")]
-    lo.b.branch("jeq", lo.b.load(asked, 0), 0, ask, held)
+    pending, ask, held, on = lo.unit.global_word("dump_asked"), *[lo.b.block(name) for name in ("ask", "held", "asked")]
+    lo.b.branch("jeq", lo.b.load(pending, 0), 0, ask, held)
     lo.b.start(ask)
-    lo.b.store(lo.b.address(asked), 0, 1)
+    lo.b.store(lo.b.address(pending), 0, 1)
     records.send_control_record(lo, "dump", {"why": str(call.args[0].const) if call.args else ""})
     lo.b.jump(on)
     lo.b.start(held)
@@ -132,15 +132,15 @@ def lower_write_user(lo: Lower, call: Call) -> Operand:
     """bpf_probe_write_user(): 0, or a negative error."""
     target, source, written = lo.scalar_value(call.args[0]), call.args[1], choice_of(call, UserWrite)
     with lo.scope():
-        place: Operand | MapAddr
+        data: Operand | MapAddr
         if written.by_address:
-            place = lo.scalar_value(source)
+            data = lo.scalar_value(source)
         else:
             assert source.type is not None
             mem = lo.temp(source.type.size)
             lo.write_value(source, mem, source.type)
-            place = lo.operand_address(mem)
-        return lo.b.call(h.WRITE_USER, [target, place, written.length], "probe_write_user")
+            data = lo.operand_address(mem)
+        return lo.b.call(h.WRITE_USER, [target, data, written.length], "probe_write_user")
 
 
 def write_user_statement(lo: Lower, call: Call) -> None:

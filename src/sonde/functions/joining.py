@@ -118,17 +118,17 @@ def write_str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> O
         lo.b.set(used, 0)
         room = 0
         for arg in call.args:
-            place = plain_memory(lo, lo.place_value(arg), capacity_of(arg))
-            _append_text(lo, whole, used, room, place, capacity_of(arg))
+            text = plain_memory(lo, lo.place_value(arg), capacity_of(arg))
+            _append_text(lo, whole, used, room, text, capacity_of(arg))
             room += capacity_of(arg) - 1
         return lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
                          "probe_read_kernel_str")
 
 
-def _append_text(lo: Lower, whole: Mem, used: Reg, room: int, place: Mem, capacity: int) -> None:
+def _append_text(lo: Lower, whole: Mem, used: Reg, room: int, text: Mem, capacity: int) -> None:
     """``used`` is at most ``room`` before, and grows by the characters of the text."""
     with _remaining_room(lo, whole, used, room) as target:
-        length, _ = memory.read_memory(lo, KERNEL, target, capacity, lo.operand_address(place), text=True)
+        length, _ = memory.read_memory(lo, KERNEL, target, capacity, lo.operand_address(text), text=True)
         _advance_length(lo, used, length)
 
 

@@ -68,8 +68,8 @@ def _write_library_text(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -
     """Copy it out of a table that has them all."""
     index = _library_index(lo, call)
     table = lo.b.address(MapAddr(lo.unit.text_table(call.name, text_table(call.name, lo.world.arch))))
-    place = Mem(lo.b.alu("add", table, lo.b.alu("mul", index, TEXT_BYTES)))
-    memory.copy_bytes(lo, place, mem, min(type.capacity, TEXT_BYTES))
+    text = Mem(lo.b.alu("add", table, lo.b.alu("mul", index, TEXT_BYTES)))
+    memory.copy_bytes(lo, text, mem, min(type.capacity, TEXT_BYTES))
     if type.capacity < TEXT_BYTES:
         lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
 

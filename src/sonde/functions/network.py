@@ -81,10 +81,10 @@ def _write_ntop(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
         return
     assert address.type is not None
     size = address.type.size
-    place = lo.place_value(address)
+    source = lo.place_value(address)
     if family == 2:
         size = 4
-    memory.copy_bytes(lo, place, mem.at(4), size, 4)
+    memory.copy_bytes(lo, source, mem.at(4), size, 4)
 
 
 class Bytes(Choice):
@@ -202,22 +202,22 @@ def lower_skboutput(lo: Lower, call: Call) -> Operand:
     fields, size = records.lay_out_fields([Buf(capacity), Int(32, False)])
     result = lo.b.function.reg("output")
     lo.b.set(result, -EINVAL)
-    kept = lo.b.function.reg("kept")
-    lo.b.set(kept, lo.b.alu("sub", lo.b.alu("sub", whole, paged), offset))
+    count = lo.b.function.reg("kept")
+    lo.b.set(count, lo.b.alu("sub", lo.b.alu("sub", whole, paged), offset))
     for most in (length, capacity):
         long, on = lo.b.block("long"), lo.b.block("on")
-        lo.b.branch("jsgt", kept, most, long, on)
+        lo.b.branch("jsgt", count, most, long, on)
         lo.b.start(long)
-        lo.b.set(kept, most)
+        lo.b.set(count, most)
         lo.b.start(on)
     some, fits, out = lo.b.block("some"), lo.b.block("fits"), lo.b.block("output")
-    lo.b.branch("jsgt", kept, 0, some, out)
+    lo.b.branch("jsgt", count, 0, some, out)
     lo.b.start(some)
-    lo.b.branch("jle", kept, capacity, fits, out)
+    lo.b.branch("jle", count, capacity, fits, out)
     lo.b.start(fits)
     lo.b.set(result, -ENOSPC)
     site = EventSite("skboutput", lo.b.span, fields, size, [], {"path": call.args[0].const})
-    _send_packet(lo, site, fields, (lo.b.alu("add", data, offset), kept, lo.b.alu("sub", whole, offset)), time, result)
+    _send_packet(lo, site, fields, (lo.b.alu("add", data, offset), count, lo.b.alu("sub", whole, offset)), time, result)
     lo.b.start(out)
     return result
 
@@ -230,12 +230,12 @@ def _read_member(lo: Lower, mem: Mem, struct: Struct, name: str) -> Operand:
 
 def _send_packet(lo: Lower, site: EventSite, fields: list[EventField], packet: tuple[Operand, Operand, Operand],
                  time: Operand, result: Reg) -> None:
-    start, kept, length = packet
+    start, count, length = packet
     reserved = records.reserve_record(lo, site)
     target = reserved.mem.at(fields[0].offset)
-    lo.b.store(target.base, target.off, kept, 4)
+    lo.b.store(target.base, target.off, count, 4)
     lo.b.store(reserved.record, fields[1].offset, length, 4)
-    lo.b.set(result, lo.b.call(h.READ_KERNEL, [lo.operand_address(target.at(4)), kept, start], "probe_read_kernel"))
+    lo.b.set(result, lo.b.call(h.READ_KERNEL, [lo.operand_address(target.at(4)), count, start], "probe_read_kernel"))
     good, bad = lo.b.block("good"), lo.b.block("bad", cold=True)
     lo.b.branch("jeq", result, 0, good, bad)
     lo.b.start(bad)

@@ -175,9 +175,9 @@ def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capa
         lo.b.jump(yes)
         return
     last = lo.b.alu("sub", words.text_length(lo, text, capacity), len(segment))
-    behind, inside = lo.b.block("behind"), lo.b.block("inside")
-    lo.b.branch("jsge", last, at, behind, no)
-    lo.b.start(behind)
+    beyond, inside = lo.b.block("behind"), lo.b.block("inside")
+    lo.b.branch("jsge", last, at, beyond, no)
+    lo.b.start(beyond)
     lo.b.branch("jle", last, capacity - len(segment), inside, no) if len(segment) <= capacity else lo.b.jump(no)
     lo.b.start(inside)
     _branch_on_fit(lo, lo.b.alu("add", base, last), 0, segment, len(segment), yes, no)

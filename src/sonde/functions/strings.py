@@ -138,12 +138,12 @@ def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Operand
     source = call.args[0]
     fixed = len(call.args) < 2 or isinstance(call.args[1].const, int)
     if isinstance(source.type, Str) or isinstance(source.type, Array) and not isinstance(source.type, Scalar):
-        place = lo.place_value(source)
-        if fixed and (place.space in ("bpf", "ctx") or place.btf):
-            _copy_text(lo, place, source.type.size, mem, type, pad)
+        text = lo.place_value(source)
+        if fixed and (text.space in ("bpf", "ctx") or text.btf):
+            _copy_text(lo, text, source.type.size, mem, type, pad)
             return None
-        address: Operand = lo.operand_address(place)
-        space = place.space
+        address: Operand = lo.operand_address(text)
+        space = text.space
     else:
         address = lo.scalar_value(source)
         space = source.type.space or lo.context.default_space if isinstance(source.type, Pointer) \
@@ -166,9 +166,9 @@ def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Operand
     return used if fixed else None
 
 
-def _copy_text(lo: Lower, place: Mem, have: int, mem: Mem, type: Str, pad: bool) -> None:
+def _copy_text(lo: Lower, text: Mem, have: int, mem: Mem, type: Str, pad: bool) -> None:
     size = min(have, type.capacity)
-    memory.copy_bytes(lo, place, mem, size)
+    memory.copy_bytes(lo, text, mem, size)
     if have >= type.capacity:
         lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
     elif pad:
@@ -221,7 +221,7 @@ def check_buf(context: CheckContext, node: Call, types: Types) -> Type | None:
 def _write_buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     """u32 length, then the bytes."""
     assert isinstance(type, Buf) and isinstance(call.type, Buf)
-    place = memory.locate_bytes(lo, call.args[0])
+    source = memory.locate_bytes(lo, call.args[0])
     most = min(type.capacity, call.type.capacity)  # its place may have room for more
     data = call.args[0].type
     there = data.size if isinstance(data, (Array, Str)) and data.size else most  # zeros after it
@@ -230,11 +230,11 @@ def _write_buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
         memory.clear_bytes(lo, mem.at(4), type.capacity)
         size = _cut_length(lo, lo.scalar_value(call.args[1]), most)
         lo.b.store(mem.base, mem.off, size, 4)
-        memory.read_bytes(lo, place, size if there >= most else _cut_length(lo, size, there), mem.at(4))
+        memory.read_bytes(lo, source, size if there >= most else _cut_length(lo, size, there), mem.at(4))
         return
     lo.b.store(mem.base, mem.off, min(most, length), 4)
     size = min(most, length, there)
-    memory.copy_bytes(lo, place, mem.at(4), size, 4)
+    memory.copy_bytes(lo, source, mem.at(4), size, 4)
     if size < type.capacity:
         memory.clear_bytes(lo, mem.at(4 + size), type.capacity - size)
 
@@ -278,8 +278,8 @@ def lower_strlen(lo: Lower, call: Call) -> Operand:
     if text is not None:
         return len(text.partition(b"\0")[0])
     with lo.scope():
-        place = lo.place_value(call.args[0])
-        return words.text_length(lo, place, capacity_of(call.args[0]))
+        string = lo.place_value(call.args[0])
+        return words.text_length(lo, string, capacity_of(call.args[0]))
 
 
 def check_strncmp(context: CheckContext, node: Call, types: Types) -> Type | None:
@@ -306,12 +306,12 @@ def _same_prefix(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None
         left, right = right, left
     text = literal_bytes(right)
     with lo.scope():
-        place = lo.place_value(left)
+        first = lo.place_value(left)
         if text is not None:
-            copies.branch_on_literal(lo, place, capacity_of(left), text, yes, no, prefix=length)
+            copies.branch_on_literal(lo, first, capacity_of(left), text, yes, no, prefix=length)
         else:
             other = lo.place_value(right)
-            words.branch_on_strings(lo, place, capacity_of(left), other, capacity_of(right), yes, no,
+            words.branch_on_strings(lo, first, capacity_of(left), other, capacity_of(right), yes, no,
                                 length)
 
 
@@ -341,8 +341,8 @@ def _lower_memcmp(lo: Lower, call: Call) -> Operand:
 
         def look(places: list[Mem], width: int, at: Operand) -> None:
             same = lo.b.block("same")
-            for side, place in zip((left, right), places):
-                lo.b.set(side, load_characters(lo, place.base, place.off, width))
+            for side, mem in zip((left, right), places):
+                lo.b.set(side, load_characters(lo, mem.base, mem.off, width))
             lo.b.branch("jne", left, right, differ, same)
             lo.b.start(same)
 
@@ -378,16 +378,16 @@ def _copy_compared(lo: Lower, side: Expr, into: Mem, most: int, length: Operand 
     """The first ``length`` bytes of a value (None: ``most``), or of what a pointer points to; zeros after them."""
     assert side.type is not None
     if isinstance(side.type, (Scalar, Tuple)) and not isinstance(side.type, Pointer):
-        place = lo.temp(side.type.size)
-        lo.write_value(side, place, side.type)
+        source = lo.temp(side.type.size)
+        lo.write_value(side, source, side.type)
     else:
-        place = memory.locate_bytes(lo, side)
+        source = memory.locate_bytes(lo, side)
     size = min(most, _compared_size(lo, side))
     if length is not None:
         memory.clear_bytes(lo, into, most)
-        memory.read_bytes(lo, place, length if size == most else _cut_length(lo, length, size), into)
+        memory.read_bytes(lo, source, length if size == most else _cut_length(lo, length, size), into)
         return into
-    memory.copy_bytes(lo, place, into, size)
+    memory.copy_bytes(lo, source, into, size)
     if size < most:
         memory.clear_bytes(lo, into.at(size), most - size)
     return into

@@ -68,12 +68,12 @@ class Files:
         """The path of a header that has to be read; None if nobody needs it, or it is missing. What is quoted is looked
         for beside the file that includes it and in the working directory first; ``following``: only in the directories
         after that in which the includer is."""
-        places = [*([directory_of(includer), ""] if quoted else []), *self.directories,
-                  *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
+        folders = [*([directory_of(includer), ""] if quoted else []), *self.directories,
+                   *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
         if following:
-            paths = [os.path.normpath(os.path.join(place, name)) for place in places]
-            places = places[paths.index(includer.name) + 1:] if includer.name in paths else places
-        return self._first_match(name, places, os.path.isfile)
+            paths = [os.path.normpath(os.path.join(folder, name)) for folder in folders]
+            folders = folders[paths.index(includer.name) + 1:] if includer.name in paths else folders
+        return self._first_match(name, folders, os.path.isfile)
 
     def find_import(self, name: str, importer: Source, refused: dict[str, str]) -> str | None:
         """The path of what ``import`` names: beside the script, or shipped with Sonde. What others can write to is
@@ -90,12 +90,12 @@ class Files:
         return (self._first_match(name, [directory_of(importer), *self.directories], is_usable)
                 or self._first_match(inner, [shipped], exists_shipped))
 
-    def _first_match(self, name: str, places: Sequence[str], test: Callable[[str], bool]) -> str | None:
-        for place in places:
-            path = os.path.normpath(os.path.join(place, name))
+    def _first_match(self, name: str, folders: Sequence[str], test: Callable[[str], bool]) -> str | None:
+        for folder in folders:
+            path = os.path.normpath(os.path.join(folder, name))
             if self.sealed and not is_shipped(path):
                 continue
-            self.looked |= not is_shipped(os.path.join(place, ""))
+            self.looked |= not is_shipped(os.path.join(folder, ""))
             if test(path):
                 return path
         return None

@@ -41,7 +41,7 @@ class Piece(Record):
 def format_script(source: Source, script: ast.Script) -> str:
     """The formatted text of a source that was parsed into ``script`` without errors."""
     pieces = list(_Scanner(source, script).scan_pieces())
-    _tag_operators(pieces, _Places(source, script))
+    _tag_operators(pieces, _Positions(source, script))
     return _Printer(pieces).render_text()
 
 
@@ -60,7 +60,7 @@ def _walk_nodes(item: object) -> Iterator[ast.Node]:
                 yield from _walk_nodes(value)
 
 
-class _Places:
+class _Positions:
     """What the tree knows about positions in the text."""
 
     def __init__(self, source: Source, script: ast.Script) -> None:
@@ -152,7 +152,7 @@ class _Scanner:
         return Piece(word if kind == "op" else kind, word, start, end)
 
 
-def _tag_operators(pieces: list[Piece], places: _Places) -> None:
+def _tag_operators(pieces: list[Piece], places: _Positions) -> None:
     """Say what the operators are."""
     tokens = [p for p in pieces if p.kind not in ("//", "/*", "#")]
     for at, piece in enumerate(tokens):

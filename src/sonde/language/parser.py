@@ -110,8 +110,8 @@ class Parser(FileParser):
         """Where to go on after an error in the item at ``pos``."""
         end = self.tokens[-1][2]  # the lexer has found the end of the item
         if end > pos:
-            behind = self._lexer.skip_trivia(end)
-            return behind + 1 if self.source.text.startswith(";", behind) else end  # of a definition
+            following = self._lexer.skip_trivia(end)
+            return following + 1 if self.source.text.startswith(";", following) else end  # of a definition
         brace = self.source.text.find("{", pos)
         if brace < 0:
             return len(self.source.text)
@@ -202,9 +202,9 @@ class Parser(FileParser):
         self._script.definitions.append(node)
         self._check_place("C definitions", node.span)
         text, end = self.source.text, self._lexer.skip_trivia(self.tokens[-1][2])
-        behind = regex_cache.compile(r"[A-Za-z_](?:/\*(?s:.*?)\*/|[^;{#])*;?").match(text, end)
-        if behind is not None:  # attributes, if it is not the next item
-            self.load_tokens(self._preprocessor.expand_tokens(self._lexer.tokenize_line(*behind.span())))
+        attributes = regex_cache.compile(r"[A-Za-z_](?:/\*(?s:.*?)\*/|[^;{#])*;?").match(text, end)
+        if attributes is not None:  # attributes, if it is not the next item
+            self.load_tokens(self._preprocessor.expand_tokens(self._lexer.tokenize_line(*attributes.span())))
             self.parse_attributes(node)
             end = self.token[2]
         return end + text.startswith(";", end)

@@ -162,10 +162,10 @@ def decode_text(raw: bytes, ascii_size: int, compact_size: int) -> str | None:
     return text + "..." if len(text) < length else text
 
 
-def find_line(table: bytes, place: int, first_line: int) -> int:
-    """The line of an instruction, ``place`` bytes into a function's code, by its co_linetable (a bytes object of which
+def find_line(table: bytes, offset: int, first_line: int) -> int:
+    """The line of an instruction, ``offset`` bytes into a function's code, by its co_linetable (a bytes object of which
     the first bytes were read); 0 if there is none. The format: Objects/locations.md of CPython 3.11."""
-    if place < 0:
+    if offset < 0:
         return max(first_line, 0)
     entries = table[BYTES_START:BYTES_START + _word_at(table, BYTES_LENGTH)]
     at, line, covered = 0, first_line, 0
@@ -178,7 +178,7 @@ def find_line(table: bytes, place: int, first_line: int) -> int:
             delta = code - 10 if code in (10, 11, 12) else 0
         line += delta
         covered += 2 * units
-        if place < covered:
+        if offset < covered:
             return line if code != 15 and 0 < line < 1 << 31 else 0
         at = _skip_columns(entries, at, code)
     return 0

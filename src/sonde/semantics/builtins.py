@@ -80,8 +80,8 @@ def type_of(context: CheckContext, row: BuiltinRow, node: Reference) -> Type | N
     node.callee = row
     kind = context.program.kind
     if row.probes and kind not in row.probes:
-        place = row.place.format(kind=kind, type=probe_type(context), instead=_instead(context))
-        context.error("builtin-probe", f"The {node.name} builtin {place}", node,
+        problem = row.misuse.format(kind=kind, type=probe_type(context), instead=_instead(context))
+        context.error("builtin-probe", f"The {node.name} builtin {problem}", node,
                       [f"it works in: {', '.join(p for p in KINDS if p in row.probes)}"])
         return None
     return row.type if isinstance(row.type, Type) else row.type(context, node)

@@ -120,7 +120,7 @@ class FunctionRow(Callee):
 class BuiltinRow(Callee):
     """A name that stands for a value of the event.
 
-    ``type`` is a type or a rule for it. ``probes``: the kinds it works in (all if empty); ``place`` is what is said of
+    ``type`` is a type or a rule for it. ``probes``: the kinds it works in (all if empty); ``misuse`` is what is said of
     other kinds, with {kind}, {type} and {instead}. ``pure``: the same during one run of a program. ``call`` is the rule
     of its call form, ``arguments`` what that may name.
     """
@@ -133,7 +133,7 @@ class BuiltinRow(Callee):
     arguments: str = ""
     clock: bool = False
     cost: int = 6               # instructions that the verifier looks at, roughly
-    place: str = "can not be used with '{kind}' probes"
+    misuse: str = "can not be used with '{kind}' probes"
 
 
 Functions: TypeAlias = "Mapping[str, FunctionRow]"

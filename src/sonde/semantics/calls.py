@@ -27,7 +27,7 @@ from .builtins import check_builtin_call, probe_type
 from .callees import FunctionRow, Parameter
 from .context import ARGUMENT, CheckContext
 from .expressions import text_type
-from .typed import Unfilled, WholeMap
+from .typed import EmptyMap, WholeMap
 
 _KINDS: dict[str, tuple[type[Type], ...]] = {
     "int": (Int, Enum), "integer": (Int, Enum), "ptr": (Pointer,), "str": (Str,), "text": (Str,), "buf": (Buf,),
@@ -252,7 +252,7 @@ def check_whole_map(context: CheckContext, target: MapRef, node: Call, value: Ty
         return None
     state = context.map_state(target)
     if state.inferred_value is None and value == VOID and context.find_left_out(state.name) is not None:
-        node.choice = Unfilled()
+        node.choice = EmptyMap()
         return value
     node.choice = WholeMap(target.name, top, div)
     map_value = context.map_value_type(state, target)

@@ -25,7 +25,7 @@ from . import attach
 from .by import show_groups
 from .callees import Functions, Language, settles_branch
 from .config import read_config
-from .context import Assigned, CheckContext, MapState, ProbeProgram, VarState
+from .context import AssignmentSite, CheckContext, MapState, ProbeProgram, VarState
 from .convert import plain_type
 from .ctypes_ import TypeNames
 from .evaluate import check_expression
@@ -36,7 +36,7 @@ from .script_options import Options
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
 from .subprograms import check_uncalled, declare_subprograms
-from .typed import CheckedProbe, CheckedScript, ScriptMap, Unfilled
+from .typed import CheckedProbe, CheckedScript, EmptyMap, ScriptMap
 from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
@@ -111,13 +111,13 @@ def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
 
 def _known_parameters(script: Script, options: Options, functions: Functions, diagnostics: Diagnostics) -> None:
     """Nothing that is given after -- may be lost on a script that never asks for it."""
-    asked = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.tables, script.functions])
+    named = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.tables, script.functions])
              if isinstance(node, Call) and node.name in functions and functions[node.name].parameter
              and node.args and isinstance(node.args[0], StrLiteral)}
-    unknown = [given for given in options.named if given not in asked]
+    unknown = [given for given in options.named if given not in named]
     if unknown:
-        hints = [f"did you mean --{close}?" for given in unknown for close in nearest_names(given, asked)[:1]]
-        hints.append(f"expected program options: {', '.join(f'--{known}' for known in sorted(asked))}" if asked
+        hints = [f"did you mean --{close}?" for given in unknown for close in nearest_names(given, named)[:1]]
+        hints.append(f"expected program options: {', '.join(f'--{known}' for known in sorted(named))}" if named
                      else "no custom program options defined.")
         diagnostics.error("unknown-parameter", "unexpected program command line options: "
                           + ", ".join([f"--{given}" for given in unknown]), None, hints)
@@ -182,7 +182,7 @@ def _check_programs(context: CheckContext, programs: list[ProbeProgram]) -> None
 def _follow_changes(context: CheckContext) -> None:
     """Look again, once, at the assignments that read a map or variable whose type has changed, and at those that read
     what they assign to: a chain of them would take a pass over the whole script for each of its links."""
-    readers: dict[str | VarState, list[Assigned]] = {}
+    readers: dict[str | VarState, list[AssignmentSite]] = {}
     for assigned in context.assigned if context.retyped else ():
         for name in _sources(assigned.node):
             readers.setdefault(name, []).append(assigned)
@@ -254,7 +254,7 @@ def _never_holds(predicate: Expr | None) -> bool:
 
 def _does_nothing(node: object) -> bool:
     """Whether a statement prints or empties a map that nothing can fill."""
-    return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and isinstance(node.expr.choice, Unfilled)
+    return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and isinstance(node.expr.choice, EmptyMap)
 
 
 def _final_maps(context: CheckContext, script: Script) -> dict[str, ScriptMap]:

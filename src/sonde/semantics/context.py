@@ -117,7 +117,7 @@ class ProbeProgram(Record):
         return USER if KINDS[self.kind].user else KERNEL
 
 
-class Assigned(Record):
+class AssignmentSite(Record):
     """An assignment, and where it stands: it can be looked at again."""
 
     node: Assign
@@ -143,7 +143,7 @@ class CheckContext:
         self.defaults: dict[str, tuple[str, bool]] = {}  # of getopt(), by name: as shown, and whether it is a string
         # The maps (by name) and variables whose type has changed, until their readers have been looked at again.
         self.retyped: list[str | VarState] = []
-        self.assigned: list[Assigned] = []  # the assignments of this pass
+        self.assigned: list[AssignmentSite] = []  # the assignments of this pass
         self.only_read: list[MapState] = []  # what this pass read elements of, while nothing is known to fill it
         self._filled: dict[str, Node] | None = None  # map -> where the script fills it first
         self.passes = 0  # over all programs so far, until no type changes any more
@@ -201,14 +201,14 @@ class CheckContext:
         """The type of ``node``, which is stored in the tree; None if it is not known (yet), which has been said."""
         return self.evaluate(self, node)
 
-    def check_value(self, node: Expr, purpose: str = "", place: Node | None = None) -> Type | None:
+    def check_value(self, node: Expr, purpose: str = "", at: Node | None = None) -> Type | None:
         """Like :meth:`expr` for a place that needs a value: calls that return nothing are refused."""
         type = self.check_expression(node)
         if isinstance(type, NoneType) and (purpose not in _SAID_BY_USER or isinstance(type, Real)):
             if type == NOTHING and purpose in _ASSIGNED:
                 return None  # report_no_value() says it
             use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
-            self.error("no-value", f"Value 'void' cannot be {use}.", place or node,
+            self.error("no-value", f"Value 'void' cannot be {use}.", at or node,
                        _WITHOUT_VALUE if isinstance(type, Real) else [])
             return None
         if isinstance(type, Aggregate) and isinstance(node, MapRef) and purpose not in _REFUSING:
@@ -217,17 +217,17 @@ class CheckContext:
             return None
         return type
 
-    def report_no_value(self, name: str, have: Type | None, node: Expr, place: Node, written: str = "") -> None:
+    def report_no_value(self, name: str, have: Type | None, node: Expr, at: Node, written: str = "") -> None:
         """What is assigned to a variable or map has no type: it is nothing, or there is an error in it."""
         if node.type not in (None, NOTHING) or isinstance(node, Call) and node.type is None:
             return
         if name[0] == "@":
             self.error("no-value", f"Type mismatch for {name}: trying to assign value of type 'none' when map already "
-                       f"has a value type '{convert.type_name(have or convert.literal_type(0))}'", place)
+                       f"has a value type '{convert.type_name(have or convert.literal_type(0))}'", at)
         elif have is not None:
-            self.report_mismatch(name, NOTHING, have, place, "no-value", written=written)
+            self.report_mismatch(name, NOTHING, have, at, "no-value", written=written)
         elif node.type == NOTHING:
-            self.error("no-value", "Invalid expression for assignment", place)
+            self.error("no-value", "Invalid expression for assignment", at)
 
     # variables
 
@@ -277,19 +277,19 @@ class CheckContext:
                        ["it is used before anything is assigned to it"])
 
     def assign_variable(self, state: VarState, type: Type, node: Expr, const: int | str | None = None,
-                        place: Node | None = None) -> None:
-        """Let ``$x`` hold a value of ``type``, growing it where it may grow. ``place`` is the whole assignment."""
+                        at: Node | None = None) -> None:
+        """Let ``$x`` hold a value of ``type``, growing it where it may grow. ``at`` is the whole assignment."""
         if isinstance(type, Aggregate):
             if state.fixed and state.inferred is not None:
-                self.report_mismatch(f"${state.name}", type, state.inferred, place or node, written=state.written)
+                self.report_mismatch(f"${state.name}", type, state.inferred, at or node, written=state.written)
             else:
                 self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.",
-                           place or node)
+                           at or node)
             return
-        kept = self.keep_stacks(type, node)
-        if kept is None:
+        storable = self.keep_stacks(type, node)
+        if storable is None:
             return
-        type = kept
+        type = storable
         state.given = True
         if state.inferred is None:
             self._retype_variable(state, type)
@@ -300,39 +300,39 @@ class CheckContext:
             const = None  # it has a type of its own
         self.warn_of_narrowing(state.inferred, type, node, const)
         if state.fixed:
-            self._assign_fixed(state, type, merged, const, place or node)
+            self._assign_fixed(state, type, merged, const, at or node)
         elif merged is None:
-            self.report_mismatch(f"${state.name}", type, state.inferred, place or node, written=state.written)
+            self.report_mismatch(f"${state.name}", type, state.inferred, at or node, written=state.written)
         elif merged != state.inferred:
             self._retype_variable(state, merged)
 
     def _assign_fixed(self, state: VarState, type: Type, merged: Type | None, const: int | str | None,
-                      place: Node) -> None:
+                      at: Node) -> None:
         assert state.inferred is not None
         have = convert.as_int(state.inferred)
         alike = isinstance(type, Bool) == isinstance(state.inferred, Bool)
         if have is not None and convert.as_int(type) is not None and alike:
             if isinstance(const, int) and not convert.fits_int(const, have):
-                self.report_mismatch(f"${state.name}", convert.literal_type(const), state.inferred, place,
+                self.report_mismatch(f"${state.name}", convert.literal_type(const), state.inferred, at,
                                      "out-of-range",
                                      [f"{const} does not fit"])
         elif (merged is None or merged.size > state.inferred.size) \
                 and not (isinstance(type, Pointer) and isinstance(state.inferred, Pointer)):  # it is read as its own
-            self.report_mismatch(f"${state.name}", type, state.inferred, place, written=state.written)
+            self.report_mismatch(f"${state.name}", type, state.inferred, at, written=state.written)
 
-    def report_mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
+    def report_mismatch(self, name: str, given: Type, have: Type, at: Node, code: str = "type-mismatch",
                         hints: Sequence[str] = (), written: str = "") -> None:
         """What is given to a variable or map is of another type than what it holds."""
-        hints = [*hints, *self._where_typed(name, given, have, place)]
+        hints = [*hints, *self._where_typed(name, given, have, at)]
         self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.type_name(given)}' when "
                    f"{'variable' if name[0] == '$' else 'map'} already has a type "
-                   f"'{written or convert.type_name(have)}'", place, hints)
+                   f"'{written or convert.type_name(have)}'", at, hints)
 
-    def _where_typed(self, name: str, given: Type, have: Type, place: Node) -> list[str]:
+    def _where_typed(self, name: str, given: Type, have: Type, at: Node) -> list[str]:
         """A hint at the line from which a variable or map holds values of another kind."""
         words = [_KIND_WORDS.get(convert.kind_of_type(type), "") for type in (have, given)]
         state = self.maps.get(name) if name[0] == "@" else self.find_variable(name[1:])
-        if not all(words) or words[0] == words[1] or state is None or state.span.start >= place.span.start:
+        if not all(words) or words[0] == words[1] or state is None or state.span.start >= at.span.start:
             return []
         line = state.span.source.line_text(state.span.line).strip()
         return [f"{name} holds {words[0]} since line {state.span.line}: {line}", f"use another name for {words[1]}"]
@@ -391,17 +391,17 @@ class CheckContext:
         self.error("map-key", f"{state.name} used as a map {now}, previously used {before}", node)
         return False
 
-    def add_key(self, state: MapState, type: Type | None, node: Expr, place: Node | None = None) -> None:
-        """Let the map have keys of ``type``, growing its key type where it may. ``place`` is all of ``@x[key]``."""
+    def add_key(self, state: MapState, type: Type | None, node: Expr, at: Node | None = None) -> None:
+        """Let the map have keys of ``type``, growing its key type where it may. ``at`` is all of ``@x[key]``."""
         type = self.keep_stacks(type, node) if type is not None else None
         if type is None:
             return
         if isinstance(type, (Aggregate, NoneType)):
-            self.error("map-key", f"Value '{convert.type_name(type)}' cannot be used as a map key.", place or node)
+            self.error("map-key", f"Value '{convert.type_name(type)}' cannot be used as a map key.", at or node)
             return
         if any(isinstance(part, Pointer) and part.space == CTX
                for part in (type.of if isinstance(type, Tuple) else [type])):
-            self.error("map-key", "context cannot be part of a map key", place or node if isinstance(type, Tuple)
+            self.error("map-key", "context cannot be part of a map key", at or node if isinstance(type, Tuple)
                        else node)
             return
         have = state.inferred_key
@@ -413,7 +413,7 @@ class CheckContext:
         if merged is None:
             assert have is not None
             self.error("key-mismatch", f"Argument mismatch for {state.name}: trying to access with arguments: "
-                       f"'{convert.type_name(type)}' when map expects arguments: '{convert.type_name(have)}'", place
+                       f"'{convert.type_name(type)}' when map expects arguments: '{convert.type_name(have)}'", at
                        or node)
         elif have is None or merged != have:
             state.inferred_key = merged
@@ -422,10 +422,10 @@ class CheckContext:
     def assign_map(self, state: MapState, type: Type, node: Node) -> None:
         """Let the map hold values of ``type``."""
         state.programs[self.program.index] = True
-        kept = self.keep_stacks(type, node)
-        if kept is None:
+        storable = self.keep_stacks(type, node)
+        if storable is None:
             return
-        type = kept
+        type = storable
         have = state.inferred_value
         merged = type if have is None else convert.merge_types(have, type)
         if have is not None and isinstance(node, Assign) and node.op == "=":
@@ -442,13 +442,13 @@ class CheckContext:
         self.retyped.append(state.name)
 
     def _report_map_mismatch(self, state: MapState, type: Type, have: Type, node: Node) -> None:
-        place = node.value if isinstance(node, Assign) and isinstance(type, Aggregate) else node
+        at = node.value if isinstance(node, Assign) and isinstance(type, Aggregate) else node
         bounds = {"hist": "bits in a single hist", "lhist": "lhist bounds in a single map"}
         same = isinstance(type, Aggregate) and isinstance(have, Aggregate) and type.kind == have.kind
         if same and isinstance(type, Aggregate) and type.kind in bounds:
-            self.error("type-mismatch", f"Different {bounds[type.kind]} unsupported", place)
+            self.error("type-mismatch", f"Different {bounds[type.kind]} unsupported", at)
         else:
-            self.report_mismatch(state.name, type, have, place)
+            self.report_mismatch(state.name, type, have, at)
 
     def find_left_out(self, name: str) -> Node | None:
         """Where the script fills a map in code that does not run here: a branch that a constant condition rules out,
@@ -484,7 +484,7 @@ class CheckContext:
         value = self.map_state(node).inferred_value
         return value if isinstance(value, Aggregate) else None
 
-    def check_condition(self, node: Expr, type: Type, place: Node | Span) -> bool:
+    def check_condition(self, node: Expr, type: Type, at: Node | Span) -> bool:
         """Whether ``node``, of type ``type``, can be a condition. An aggregate cannot: no single number is meant."""
         aggregate = self.aggregate_of(node)
         if type == Symbol("probe"):
@@ -493,7 +493,7 @@ class CheckContext:
         if aggregate is None and (convert.can_be_condition(type) or isinstance(node.const, str)):
             return True
         hints = convert.meant_equal(node) if aggregate is None else [f"{node.span.text} != 0 asks for its number"]
-        self.error("bad-condition", f"Invalid condition: {aggregate or convert.kind_of_type(type)}", place, hints)
+        self.error("bad-condition", f"Invalid condition: {aggregate or convert.kind_of_type(type)}", at, hints)
         return False
 
     def _where_filled(self, state: MapState, node: Node) -> list[str]:

@@ -44,7 +44,7 @@ class Flexible(Int):
     """
 
 
-class Counted(Flexible):
+class CountInt(Flexible):
     """What ``++`` counts in: its sign adapts where it is stored, and is one of its own where it is reckoned with."""
 
 
@@ -110,7 +110,7 @@ def merge_ints(a: Int, b: Int) -> Int:
     if isinstance(a, Flexible):
         if not isinstance(b, Flexible):
             return Int(bits, b.signed)
-        return Counted(bits) if isinstance(a, Counted) or isinstance(b, Counted) else \
+        return CountInt(bits) if isinstance(a, CountInt) or isinstance(b, CountInt) else \
             Flexible(bits, a.signed and b.signed)
     if isinstance(b, Flexible) or a.signed == b.signed:
         return Int(bits, a.signed)

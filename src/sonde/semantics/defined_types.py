@@ -48,11 +48,11 @@ class DefinedTypes:
         """Lay out what is so called, after everything that it consists of."""
         needed, questions = set[int](), [base]
         while questions:
-            place = self._waiting.pop(questions.pop(), None)
-            if place is not None and place not in needed:
-                needed.add(place)
-                questions += _parts_of(self._known[place])
-        self._names.define_types([self._known[place] for place in sorted(needed)])
+            index = self._waiting.pop(questions.pop(), None)
+            if index is not None and index not in needed:
+                needed.add(index)
+                questions += _parts_of(self._known[index])
+        self._names.define_types([self._known[index] for index in sorted(needed)])
 
 
 def _name_of(item: Definition) -> str:

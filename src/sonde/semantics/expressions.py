@@ -253,9 +253,9 @@ def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct)
     close = nearest_names(node.name, names)
     message, hints = f"Struct/union of type '{target}' does not contain a field named '{node.name}'", list[str]()
     if is_args(node.operand):
-        place = user_places(context.program.attach).get(node.name)
-        if place is not None:
-            context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
+        location = user_places(context.program.attach).get(node.name)
+        if location is not None:
+            context.error("no-argument", f"{node.name} of {context.program.attach.name} {location.why}", node)
             return
         function = context.program.kind in ("uprobe", "fentry", "fexit", "rawtracepoint")
         if function:

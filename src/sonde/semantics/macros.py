@@ -279,13 +279,13 @@ class _Expander:
                                    "macro as arguments.", node.span, [f"macro {macro.name}(..., {node.name})"])
 
 
-def _recursion(macro: Macro, place: Span) -> str:
+def _recursion(macro: Macro, span: Span) -> str:
     """The names of the calls from one of a macro to one within its own body; "" if that is not what this is."""
     names, inside = [macro.name], False
-    while isinstance(place, ExpandedSpan) and not inside:
-        inside = place.source is macro.span.source and macro.span.start <= place.start < macro.span.end
-        place = place.within
-        names.append(place.text.partition("(")[0].strip())
+    while isinstance(span, ExpandedSpan) and not inside:
+        inside = span.source is macro.span.source and macro.span.start <= span.start < macro.span.end
+        span = span.within
+        names.append(span.text.partition("(")[0].strip())
     return " > ".join(reversed(names)) if inside else ""
 
 

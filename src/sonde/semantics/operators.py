@@ -50,7 +50,7 @@ Side = tuple[Expr, Type]  # an operand and its type
 def number_of(node: Expr, type: Type | None) -> Int | None:
     """The integer that an operand is; a constant that is not negative adapts its sign."""
     integer = convert.as_int(type)
-    if isinstance(integer, convert.Counted):
+    if isinstance(integer, convert.CountInt):
         return INT64
     if integer is not None and isinstance(node.const, int) and node.const >= 0:
         return convert.literal_type(node.const) if node.const >> 63 == 0 else integer
@@ -148,7 +148,7 @@ def _check_address_of(context: CheckContext, node: ast.Unary) -> Type | None:
 def _check_step(context: CheckContext, node: ast.Unary) -> Type | None:
     """``++`` and ``--``: a map starts at 0, a variable must have a value; what is counted down may go below 0."""
     target = node.operand
-    grown: Type = INT64 if node.op == "--" else convert.Counted(64)
+    grown: Type = INT64 if node.op == "--" else convert.CountInt(64)
     if isinstance(target, ast.MapRef):
         state = context.use_map(target)
         if not isinstance(state.inferred_value, Pointer):
@@ -434,22 +434,22 @@ def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, s
     if _is_group(first[1]) and isinstance(second[1], Str) or _is_group(second[1]) and isinstance(first[1], Str):
         return _check_group(context, node, op, first, second)
     first, second = numbers_called(context, first, second)
-    how = compare_how(first, second)
+    comparison = comparison_of(first, second)
     ordered = op not in ("==", "!=")
-    if how == "" or ordered and (how in ("string", "bytes") or isinstance(first[1], Symbol)):
+    if comparison == "" or ordered and (comparison in ("string", "bytes") or isinstance(first[1], Symbol)):
         return _refuse_operator(context, node, op, first[1], second[1], "type-mismatch",
-                                ["strings can be compared with == and != only"] if how == "string" else [])
+                                ["strings can be compared with == and != only"] if comparison == "string" else [])
     if isinstance(node, ast.Binary):
-        node.compare = how
+        node.compare = comparison
     if ordered:
         _warn_of_mixed_signs(context, node, op, first, second)
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
-        number = Int(64, how == "signed")
+        number = Int(64, comparison == "signed")
         if min(left, right) < 0 and max(left, right) >> 63 == 1 and is_written(first[0]) and is_written(second[0]):
             return _report_fold(context, node)
         node.const = _FOLD[op](convert.wrap_int(left, number), convert.wrap_int(right, number))
-    elif isinstance(left, str) and isinstance(right, str) and how == "string":
+    elif isinstance(left, str) and isinstance(right, str) and comparison == "string":
         node.const = int((left == right) == (op == "=="))
     return BOOL
 
@@ -493,7 +493,7 @@ def _as_text(context: CheckContext, side: Side, other: Side) -> Side:
 PROBE = Symbol("probe")
 
 
-def compare_how(first: Side, second: Side) -> str:
+def comparison_of(first: Side, second: Side) -> str:
     """signed, unsigned, string (up to the NUL) or bytes (element by element); "" if they cannot be compared."""
     left, right = first[1], second[1]
     a, b = number_of(*first), number_of(*second)

@@ -59,8 +59,8 @@ class _Meetings:
 
     def find_names(self) -> list[Reference]:
         """Each ``probe`` in a group with a string."""
-        text = {self._group(place) for place in self._text}
-        return [node for place, node in self._names if self._group(place) in text]
+        text = {self._group(position) for position in self._text}
+        return [node for position, node in self._names if self._group(position) in text]
 
     def _read_call(self, node: Call) -> None:
         row = self.functions.get(node.name)
@@ -76,24 +76,24 @@ class _Meetings:
             return self._clause, node.name
         return (node.name, "value") if isinstance(node, MapRef) else None
 
-    def _bind(self, place: Hashable, value: Node) -> None:
-        """``value`` is, or comes, where ``place`` is."""
+    def _bind(self, position: Hashable, value: Node) -> None:
+        """``value`` is, or comes, where ``position`` is."""
         if isinstance(value, TupleExpr):
             for at, item in enumerate(value.items):
-                self._bind((place, at), item)
+                self._bind((position, at), item)
         elif isinstance(value, (Variable, MapRef)):
-            self._groups[self._group(place)] = self._group(self._place_of(value))
+            self._groups[self._group(position)] = self._group(self._place_of(value))
         elif isinstance(value, Ternary):
-            self._groups[self._group(place)] = self._group(id(value))
+            self._groups[self._group(position)] = self._group(id(value))
         elif isinstance(value, Reference) and value.name == "probe":
-            self._names.append((place, value))
+            self._names.append((position, value))
         elif isinstance(value, StrLiteral) or isinstance(value, Reference) and self._yields_text(value.name):
-            self._text.append(place)
+            self._text.append(position)
 
-    def _group(self, place: Hashable) -> Hashable:
-        while place in self._groups and self._groups[place] != place:
-            place = self._groups[place]
-        return place
+    def _group(self, position: Hashable) -> Hashable:
+        while position in self._groups and self._groups[position] != position:
+            position = self._groups[position]
+        return position
 
     def _yields_text(self, name: str) -> bool:
         row: FunctionRow | BuiltinRow | None = self.functions.get(name) or self.builtins.get(name)

@@ -7,7 +7,7 @@ from ..source import Span
 from ..types import INT64, Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
 from . import convert
 from .callees import is_written, row_of, settles_branch
-from .context import ARGUMENT, Assigned, CheckContext, MapState, callback_hints
+from .context import ARGUMENT, AssignmentSite, CheckContext, MapState, callback_hints
 from .expressions import resolve_type
 from .operators import binary_type, changed_type
 from .subprograms import check_return
@@ -60,8 +60,8 @@ def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
         for idle in _idle_branches(context, node.expr):
             # With its semicolon, as there, where it has one that is part of it.
             whole = idle is node.expr and node.span.end > idle.span.end and not node.span.text.startswith(("$", "@"))
-            place = node if whole else idle.to if isinstance(idle, ast.Cast) else idle
-            context.warning("discarded", "Return value discarded.", place,
+            at = node if whole else idle.to if isinstance(idle, ast.Cast) else idle
+            context.warning("discarded", "Return value discarded.", at,
                             ["_ = ... says that it is meant"])
 
 
@@ -94,7 +94,7 @@ def _is_step(node: ast.Expr) -> bool:
 
 def _check_assign(context: CheckContext, node: ast.Assign) -> None:
     if context.function is None:
-        context.assigned.append(Assigned(node, context.program, context.scopes[:]))
+        context.assigned.append(AssignmentSite(node, context.program, context.scopes[:]))
     if isinstance(node.target, ast.MapRef):
         _check_assign_map(context, node, node.target)
     elif isinstance(node.target, ast.Variable):
@@ -123,8 +123,8 @@ def _check_assign_variable(context: CheckContext, node: ast.Assign, target: ast.
         state = context.declare_variable(target)
     target.slot = state
     if value is not None:
-        place = _operation(node) if compound else node.value
-        context.assign_variable(state, value, place, place.const, node)
+        assigned = _operation(node) if compound else node.value
+        context.assign_variable(state, value, assigned, assigned.const, node)
     else:
         context.report_no_value(f"${state.name}", state.inferred, node.value, node, state.written)
     target.type = state.type
@@ -166,8 +166,8 @@ def _compound_type(context: CheckContext, node: ast.Assign, target: ast.Variable
 def _operation(node: ast.Assign) -> ast.Binary:
     """What ``x op= y`` computes, whose place is all after ``x``."""
     target, value = node.target, node.value
-    behind = target.span.source.text[target.span.end:value.span.start]
-    start = target.span.end + len(behind) - len(behind.lstrip())
+    operator = target.span.source.text[target.span.end:value.span.start]
+    start = target.span.end + len(operator) - len(operator.lstrip())
     return ast.Binary(Span(value.span.source, start, value.span.end), op=node.op, left=target, right=value)
 
 
@@ -241,7 +241,7 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
             state.inferred, state.type = declared, convert.plain_type(declared)
             context.changed = True
     if node.value is not None and value is not None:
-        context.assign_variable(state, value, node.value, node.value.const, place=node)
+        context.assign_variable(state, value, node.value, node.value.const, at=node)
     elif node.value is not None:
         context.report_no_value(f"${state.name}", state.inferred if state.written else None, node.value, node,
                                 state.written)
@@ -251,10 +251,10 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
 # --- control ----------------------------------------------------------------------------------------------
 
 
-def _check_condition(context: CheckContext, node: ast.Expr, place: ast.Node) -> None:
+def _check_condition(context: CheckContext, node: ast.Expr, at: ast.Node) -> None:
     type = context.check_value(node, "a condition")
     if type is not None:
-        context.check_condition(node, type, place)
+        context.check_condition(node, type, at)
 
 
 def _check_if(context: CheckContext, node: ast.If) -> None:

@@ -58,7 +58,7 @@ class Literals(Choice):
     items: list[Expr]
 
 
-class Unfilled(Choice):
+class EmptyMap(Choice):
     """A call about a map that no code of this run fills: it is left out."""
 
 

@@ -128,8 +128,8 @@ def _attach_at_line(finder: ProbeFinder, point: AttachPoint, path: str, source: 
     if lines.problem:
         return finder.report_missing(point, [lines.problem, *lines.hints],
                                      f"DWARF error: Unable to map '{shown}' to address")
-    return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset,
-                   pid=finder.options.own_process, detail=UserDetail(line=True)) for place in lines.places]
+    return [Attach("uprobe", f"uprobe:{path}:{shown}", path, address.function, address.offset,
+                   pid=finder.options.own_process, detail=UserDetail(line=True)) for address in lines.places]
 
 
 def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
@@ -235,8 +235,8 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
 
 def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> None:
     """``args`` as a whole is without the arguments that cannot be read."""
-    places = finder.world.user_prototype(item.target, item.offset).places
-    gone = [f"{name} {place.why}" for name, place in places.items() if place.kind == "unknown"]
+    locations = finder.world.user_prototype(item.target, item.offset).places
+    gone = [f"{name} {location.why}" for name, location in locations.items() if location.kind == "unknown"]
     if gone and finder.options.warnings:
         finder.diagnostics.warning("args-left-out", f"args of {item.name} is without some: {'; '.join(gone)}",
                                    point.span)

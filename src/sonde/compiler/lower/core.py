@@ -100,12 +100,12 @@ class Lower:
 
     def place_value(self, expr: Expr) -> Mem:
         """Where the value of an expression lies, in temporary memory if need be."""
-        place = self.locate_value(expr)
-        if place is None:
+        mem = self.locate_value(expr)
+        if mem is None:
             assert expr.type is not None
-            place = self.temp(expr.type.size)
-            self.write_value(expr, place, expr.type)
-        return place
+            mem = self.temp(expr.type.size)
+            self.write_value(expr, mem, expr.type)
+        return mem
 
     @property
     def frame(self) -> Mem:

@@ -60,10 +60,10 @@ def _lower_literal(lo: Lower, expr: Any) -> Operand:
 
 
 def _lower_variable(lo: Lower, expr: Variable) -> Operand:
-    place = lo.state.variables[id(expr.slot)]
-    if isinstance(place, Reg):
-        return place
-    return memory.read_scalar(lo, place, expr.slot.type)
+    home = lo.state.variables[id(expr.slot)]
+    if isinstance(home, Reg):
+        return home
+    return memory.read_scalar(lo, home, expr.slot.type)
 
 
 def _lower_map_read(lo: Lower, expr: MapRef) -> Operand:
@@ -93,9 +93,9 @@ def _lower_unary(lo: Lower, expr: Unary) -> Operand:
     if expr.op == "&":
         return _address_of(lo, expr.operand)
     if expr.op == "*":
-        place = lo.locate_value(expr)
-        assert place is not None and expr.type is not None
-        return memory.read_scalar(lo, place, expr.type)
+        mem = lo.locate_value(expr)
+        assert mem is not None and expr.type is not None
+        return memory.read_scalar(lo, mem, expr.type)
     value = lo.scalar_value(expr.operand)
     assert expr.op in ("-", "~")
     value = lo.b.neg(value) if expr.op == "-" else lo.b.alu("xor", value, -1)
@@ -106,20 +106,20 @@ def _lower_unary(lo: Lower, expr: Unary) -> Operand:
 
 
 def _address_of(lo: Lower, operand: Expr) -> Operand:
-    place = access.locate_element(lo, operand) if isinstance(operand, MapRef) else lo.locate_value(operand)
-    assert place is not None, operand
-    return lo.b.address(place.base, place.off)
+    mem = access.locate_element(lo, operand) if isinstance(operand, MapRef) else lo.locate_value(operand)
+    assert mem is not None, operand
+    return lo.b.address(mem.base, mem.off)
 
 
 def _address_of_value(lo: Lower, value: Expr, type: Pointer) -> Operand:
     """Where a variable lies, or what is pointed to; anything else is put into memory of its own first."""
-    place = lo.locate_value(value) if type.space != BPF or isinstance(value, Variable) else None
-    if place is None:
+    mem = lo.locate_value(value) if type.space != BPF or isinstance(value, Variable) else None
+    if mem is None:
         assert value.type is not None
-        place = Mem(lo.b.slot(value.type.size, "kept"))
-        lo.write_value(value, place, value.type)
-    address = lo.b.address(place.base, place.off)
-    if place.btf:
+        mem = Mem(lo.b.slot(value.type.size, "kept"))
+        lo.write_value(value, mem, value.type)
+    address = lo.b.address(mem.base, mem.off)
+    if mem.btf:
         lo.state.typed[address] = 0
     return as_number(lo, address)
 
@@ -194,9 +194,9 @@ def _lower_field(lo: Lower, expr: FieldAccess) -> Operand:
 
 
 def _read_located(lo: Lower, expr: Expr) -> Operand:
-    place = lo.locate_value(expr)
-    assert place is not None and expr.type is not None
-    return memory.read_scalar(lo, place, expr.type)
+    mem = lo.locate_value(expr)
+    assert mem is not None and expr.type is not None
+    return memory.read_scalar(lo, mem, expr.type)
 
 
 def _lower_cast(lo: Lower, expr: Cast) -> Operand:

@@ -40,13 +40,13 @@ def reserve_place(lo: Lower, size: int, have: BasicBlock, lost: BasicBlock) -> t
     _enter(lo, own, length, leave)
     at = _advance_head(lo, own, length)
     within = lo.b.alu("and", at, memory.stride - 8)
-    place = _locate_segment(lo, memory, cpu, at, leave)
+    segment = _locate_segment(lo, memory, cpu, at, leave)
     long, on = lo.b.block("long", cold=True), lo.b.block("place")
     lo.b.branch("jgt", within, memory.stride - length, long, on)
     lo.b.start(long)
     _begin_segment(lo, memory, cpu, lo.b.alu("add", at, length), leave)
     lo.b.start(on)
-    prefix = lo.b.alu("add", place, within)
+    prefix = lo.b.alu("add", segment, within)
     lo.b.store(prefix, 0, _prefix(lo, at, length | FLIGHT_BUSY))
     record = lo.b.alu("add", prefix, PREFIX)
     lo.b.jump(have)
@@ -124,9 +124,9 @@ def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Ba
 
 def _begin_segment(lo: Lower, memory: MapSpec, cpu: Reg, end: Reg, leave: BasicBlock) -> None:
     """A record ends at ``end``, in the next segment: that begins with a gap up to there."""
-    place = _locate_segment(lo, memory, cpu, end, leave)
+    segment = _locate_segment(lo, memory, cpu, end, leave)
     length = lo.b.alu("and", end, memory.stride - 8)
-    lo.b.store(place, 0, _prefix(lo, lo.b.alu("sub", end, length), lo.b.alu("or", length, FLIGHT_GAP)))
+    lo.b.store(segment, 0, _prefix(lo, lo.b.alu("sub", end, length), lo.b.alu("or", length, FLIGHT_GAP)))
 
 
 def _prefix(lo: Lower, at: Operand, length: Operand) -> Reg:

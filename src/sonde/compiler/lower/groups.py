@@ -21,8 +21,8 @@ def current_group(lo: Lower) -> Operand:
     """The id of the current task's control group (version 2)."""
     if not memory.loads_directly(lo) or not _knows_path(lo):
         return lo.b.call(h.CGROUP_ID, [], "cgroup_id", pure=True)
-    place = tasks.task_memory(lo, tasks.current_task(lo), *[name for name, _ in _PATH], "id")
-    return memory.read_scalar(lo, place, UINT64)
+    mem = tasks.task_memory(lo, tasks.current_task(lo), *[name for name, _ in _PATH], "id")
+    return memory.read_scalar(lo, mem, UINT64)
 
 
 def _knows_path(lo: Lower) -> bool:

@@ -69,5 +69,5 @@ def printed_word(lo: Lower, arg: Expr) -> Operand:
     if isinstance(arg.type, Scalar):
         return lo.scalar_value(arg)
     assert isinstance(arg.type, Str)
-    place = lo.place_value(arg)
-    return lo.b.address(place.base, place.off)
+    mem = lo.place_value(arg)
+    return lo.b.address(mem.base, mem.off)

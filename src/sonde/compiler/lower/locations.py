@@ -46,9 +46,9 @@ def _may_be_union(struct: Struct, field: StructField) -> bool:
 
 
 def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand | Mem:
-    place = lo.place_value(operand)
+    mem = lo.place_value(operand)
     element = type.of[index]
-    at = place.at(type.offsets[index])
+    at = mem.at(type.offsets[index])
     return memory.read_scalar(lo, at, element) if isinstance(element, Scalar) else at
 
 
@@ -56,8 +56,8 @@ def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand 
 def locate_value(lo: Lower, expr: Expr) -> Mem | None:
     """Where the value already lies; None if it has to be made."""
     if isinstance(expr, Variable):
-        place = lo.state.variables[id(expr.slot)]
-        return place if isinstance(place, Mem) else None
+        home = lo.state.variables[id(expr.slot)]
+        return home if isinstance(home, Mem) else None
     if isinstance(expr, MapRef):
         return access.locate_element(lo, expr) if not is_scalar(expr.type) else None
     if isinstance(expr, FieldAccess):

@@ -183,8 +183,8 @@ def locate_bytes(lo: Lower, expr: Expr) -> Mem:
         return locate_pointee(lo, lo.scalar_value(expr), expr.type, lo.context.default_space)
     if isinstance(expr.type, Int):
         return locate_pointee(lo, lo.scalar_value(expr), Pointer(UINT8), number_space(lo.context.default_space))
-    place = lo.place_value(expr)
-    return place.at(4) if isinstance(expr.type, Buf) else place
+    mem = lo.place_value(expr)
+    return mem.at(4) if isinstance(expr.type, Buf) else mem
 
 
 def is_text(type: Type | None) -> bool:

@@ -121,24 +121,24 @@ def define_scratch(lo: Lower) -> None:
     for function in lo.program.functions:
         base = function.scratch_base
         base.defs = 0
-        place = first_use(function, base)
-        if place is not None:
-            _insert_base(lo, function, base, _outside_records(function, place), name, stride)
+        position = first_use(function, base)
+        if position is not None:
+            _insert_base(lo, function, base, _outside_records(function, position), name, stride)
 
 
-def _outside_records(function: BpfFunction, place: tuple[BasicBlock, int]) -> tuple[BasicBlock, int]:
-    """``place``, or where the record is reserved that is being filled there: a program must not end with a record in
+def _outside_records(function: BpfFunction, use: tuple[BasicBlock, int]) -> tuple[BasicBlock, int]:
+    """``use``, or where the record is reserved that is being filled there: a program must not end with a record in
     hand, and computing the base may end it."""
-    block, at = place
+    block, at = use
     way = dominator_tree(function).way(block)
-    position = place
+    position = use
     for i, step in enumerate(way):
         for number, op in enumerate(step.ops[:at] if step is block else step.ops):
             if op.label == RESERVES or op.kind == "call" and op.imm == h.RING_RESERVE and (
                     step is block or _has_record(step, way[i + 1])):
                 position = step, number
             elif op.label == COMMITS or op.kind == "call" and op.imm == h.RING_SUBMIT:
-                position = place
+                position = use
     return position
 
 
@@ -151,10 +151,10 @@ def _has_record(reserving: BasicBlock, next: BasicBlock) -> bool:
 PARTS = 8  # of each CPU, for programs that can be preempted: one for each that is under way
 
 
-def _insert_base(lo: Lower, function: BpfFunction, base: Reg, place: tuple[BasicBlock, int], name: str,
+def _insert_base(lo: Lower, function: BpfFunction, base: Reg, position: tuple[BasicBlock, int], name: str,
                  stride: int) -> None:
-    """Split the block at ``place`` around the computation."""
-    block, at = place
+    """Split the block at ``position`` around the computation."""
+    block, at = position
     rest = function.block("scratch", block.cold)
     rest.ops, block.ops = block.ops[at:], block.ops[:at]
     builder = Builder(function)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...spec import SiteData
 
 
-class Reserved(Record):
+class Reservation(Record):
     """A record being filled; ``own``: in flight memory, and this is the CPU's slot of the heads."""
 
     record: Reg
@@ -63,7 +63,7 @@ def lay_out_fields(types: list[Type], control: bool = False) -> tuple[list[Event
     return fields, round_up(at, 8)
 
 
-def reserve_record(lo: Lower, site: EventSite) -> Reserved:
+def reserve_record(lo: Lower, site: EventSite) -> Reservation:
     """Reserve the site's record and write its header; a failure is counted and skips to ``done``."""
     done, lost, have = lo.b.block("sent"), lo.b.block("lost", cold=True), lo.b.block("have")
     index = _attach_index(lo)
@@ -80,7 +80,7 @@ def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     lo.b.start(have)
     mem = Mem(record)
     _write_head(lo, mem, lo.unit.site(site), index)
-    return Reserved(record, mem, done, site.size, own)
+    return Reservation(record, mem, done, site.size, own)
 
 
 def _attach_index(lo: Lower) -> Operand:
@@ -109,7 +109,7 @@ def count_lost(lo: Lower, index: Operand) -> None:
     lo.b.start(on)
 
 
-def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
+def submit_record(lo: Lower, reserved: Reservation, time: Operand) -> None:
     """Write the time that orders the record, hand it over."""
     lo.b.store(reserved.record, TIME, time)
     if reserved.own is not None:
@@ -120,7 +120,7 @@ def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
     lo.b.start(reserved.done)
 
 
-def discard_record(lo: Lower, reserved: Reserved) -> None:
+def discard_record(lo: Lower, reserved: Reservation) -> None:
     """Give a record up that was reserved."""
     if reserved.own is not None:
         from . import flight

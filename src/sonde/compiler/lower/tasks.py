@@ -33,11 +33,11 @@ def thread_id(lo: Lower, namespace: str = "") -> Operand:
 
 
 def _id_of_task(lo: Lower, member: str) -> Reg:
-    place = task_memory(lo, current_task(lo), member)
-    return lo.b.load(place.base, place.off, 4, pure=True)
+    mem = task_memory(lo, current_task(lo), member)
+    return lo.b.load(mem.base, mem.off, 4, pure=True)
 
 
-def _id_in_namespace(lo: Lower, off: int, asked: str) -> Operand:
+def _id_in_namespace(lo: Lower, off: int, counted: str) -> Operand:
     """struct bpf_pidns_info {u32 pid, tgid} for the namespace that Sonde runs in. A task of another one has no number
     there and gets 0, as in /proc; that is counted as a failure where the script asks for the namespace."""
     with lo.scope():
@@ -45,7 +45,7 @@ def _id_in_namespace(lo: Lower, off: int, asked: str) -> Operand:
         memory.clear_bytes(lo, info, 8)
         device, inode = (lo.b.load(lo.unit.global_word(n), 0, 8) for n in ("pidns_dev", "pidns_ino"))
         result = lo.b.call(h.NS_PID_TGID, [device, inode, lo.operand_address(info), 8], "ns_current_pid_tgid")
-        if asked:
+        if counted:
             lo.on_failure(result, "helper", "get_ns_current_pid_tgid")
         return lo.b.load(info.base, info.off + off, 4)
 

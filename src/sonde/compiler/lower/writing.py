@@ -68,8 +68,8 @@ def _number_into(lo: Lower, expr: Cast, mem: Mem, type: Type) -> None:
         step = type.size - at
         while (mem.off + at) % step or step & step - 1:
             step -= 1
-        behind = at if lo.byte_order == "little" else type.size - at - step  # bytes of lower value
-        lo.b.store(mem.base, mem.off + at, lo.b.alu("rsh", value, 8 * behind) if behind else value, step)
+        lower = at if lo.byte_order == "little" else type.size - at - step  # bytes of lower value
+        lo.b.store(mem.base, mem.off + at, lo.b.alu("rsh", value, 8 * lower) if lower else value, step)
         at += step
 
 

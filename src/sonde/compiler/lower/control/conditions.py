@@ -59,8 +59,8 @@ def branch_on(lo: Lower, expr: Expr, yes: BasicBlock, no: BasicBlock) -> None:
     elif isinstance(expr, Call) and row is not None and row.condition is not None:
         row.condition(lo, expr, yes, no)
     elif isinstance(expr.type, Str):
-        place = lo.place_value(expr)
-        lo.b.branch("jne", memory.read_scalar(lo, place, UINT8), 0, yes, no)
+        text = lo.place_value(expr)
+        lo.b.branch("jne", memory.read_scalar(lo, text, UINT8), 0, yes, no)
     else:
         lo.b.branch("jne", lo.scalar_value(expr), 0, yes, no)
 

@@ -89,11 +89,11 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
     if made is not None:
         sharing.result_offset, at = at, at + 8
     sharing.kept_offset, at = at, at + 8 * lo.context.kept_words
-    places: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for key, variable in shared.items():
         size = variable.slot.type.size
         at = round_up(at, 8)
-        places[key] = at
+        offsets[key] = at
         at += size if size <= LARGE else 8
     at = round_up(at, 8)
     for loop in walk_nodes(clause.body):
@@ -107,15 +107,15 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
     lo.b.store(slot, OUTCOME, 0)
     if lo.state.probe_index is not None:
         lo.b.store(slot, sharing.probe_offset, lo.state.probe_index)
-    for key, offset in places.items():
+    for key, offset in offsets.items():
         given, type = lo.state.variables.get(key), shared[key].slot.type
-        place = lo.state.variables[key] = _shared_place(lo, key, type, offset)
+        home = lo.state.variables[key] = _shared_place(lo, key, type, offset)
         if given is not None:  # a parameter
-            _keep_parameter(lo, type, given, place)
+            _keep_parameter(lo, type, given, home)
             continue
-        memory.clear_bytes(lo, place, round_up(type.size, 8))
+        memory.clear_bytes(lo, home, round_up(type.size, 8))
     deciding = _deciding_variables(lo.unit, clause)
-    sharing.carried = {key: round_up(shared[key].slot.type.size, 8) for key in places
+    sharing.carried = {key: round_up(shared[key].slot.type.size, 8) for key in offsets
                        if key in sharing.in_frame and key not in deciding and _is_plain(shared[key].slot.type)}
     sharing.obscured -= deciding
     if not any(isinstance(n, (If, Ternary, While)) or isinstance(n, Binary) and n.op in ("&&", "||")
@@ -136,10 +136,10 @@ def _forget_values(lo: Lower) -> None:
     follows the loop is for it what follows one call."""
     zero = lo.b.load(lo.unit.global_word("zero"), 0, 8) if lo.state.sharing.carried else 0
     for key, size in lo.state.sharing.carried.items():
-        place = lo.state.variables.get(key)
-        if isinstance(place, Mem):
-            for at in range(place.off, place.off + size, 8):
-                lo.b.store(place.base, at, lo.b.alu("add", lo.b.load(place.base, at), zero))
+        home = lo.state.variables.get(key)
+        if isinstance(home, Mem):
+            for at in range(home.off, home.off + size, 8):
+                lo.b.store(home.base, at, lo.b.alu("add", lo.b.load(home.base, at), zero))
 
 
 def _deciding_variables(unit: Unit, clause: Clause) -> set[int]:
@@ -170,12 +170,12 @@ def _shared_place(lo: Lower, key: int, type: Type, offset: int) -> Mem:
     return Mem(slot)
 
 
-def _keep_parameter(lo: Lower, type: Type, given: Reg | Mem, place: Mem) -> None:
+def _keep_parameter(lo: Lower, type: Type, given: Reg | Mem, home: Mem) -> None:
     """Put a function's parameter where callbacks can reach it."""
     if isinstance(given, Mem):
-        memory.copy_bytes(lo, given, place, type.size)
+        memory.copy_bytes(lo, given, home, type.size)
     else:
-        lo.store_value(place, type, given)
+        lo.store_value(home, type, given)
 
 
 def lower_for(lo: Lower, stmt: For) -> None:
@@ -220,8 +220,8 @@ def _build_callback(lo: Lower, name: str, params: int, context_param: int) -> It
     with lo.building(FunctionState(function, lo.b.span, outer=around)) as state:
         frame = function.params[context_param]
         state.frame = Mem(frame)
-        state.variables = {key: Mem(frame, place.off - outer.off) for key, place in around.variables.items()
-                           if key in state.sharing.in_frame and isinstance(place, Mem)}
+        state.variables = {key: Mem(frame, home.off - outer.off) for key, home in around.variables.items()
+                           if key in state.sharing.in_frame and isinstance(home, Mem)}
         state.variables |= {key: Mem(lo.b.load(frame, offset)) for key, offset in state.sharing.pointers.items()}
         yield function
 

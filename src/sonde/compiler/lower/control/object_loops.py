@@ -76,15 +76,15 @@ def _forget_values(lo: Lower, stmt: For) -> None:
     """Make unknown to the verifier what rounds carry on: with values that it knows, no round would be like another."""
     zero = None
     for node in _changed_variables(stmt):
-        place, type = lo.state.variables.get(id(node.slot)), node.slot.type
-        if place is None or isinstance(type, Pointer):
+        home, type = lo.state.variables.get(id(node.slot)), node.slot.type
+        if home is None or isinstance(type, Pointer):
             continue
         zero = zero or lo.b.load(lo.unit.global_word("zero"), 0, 8)
-        if isinstance(place, Reg):
-            lo.b.set(place, lo.b.alu("add", place, zero))
+        if isinstance(home, Reg):
+            lo.b.set(home, lo.b.alu("add", home, zero))
             continue
-        for at in range(place.off, place.off + round_up(type.size, 8), 8):
-            lo.b.store(place.base, at, lo.b.alu("add", lo.b.load(place.base, at), zero))
+        for at in range(home.off, home.off + round_up(type.size, 8), 8):
+            lo.b.store(home.base, at, lo.b.alu("add", lo.b.load(home.base, at), zero))
 
 
 def _changed_variables(stmt: For) -> list[Variable]:

@@ -25,7 +25,7 @@ def value_before(lo: Lower, expr: Expr, following: Expr | None) -> Operand:
 def evaluate_once(lo: Lower, expr: Expr) -> Variable:
     """The value of ``expr`` as a variable of its own: evaluated now, and only once."""
     assert expr.type is not None
-    kept = Variable(expr.span, name="value", slot=ScratchVar("value", expr.type, expr.span))
-    kept.type = expr.type
-    set_variable(lo, kept, expr)
-    return kept
+    variable = Variable(expr.span, name="value", slot=ScratchVar("value", expr.type, expr.span))
+    variable.type = expr.type
+    set_variable(lo, variable, expr)
+    return variable

@@ -122,10 +122,10 @@ def return_value(lo: Lower, node: Return, made: CheckedFunction) -> None:
     value: Operand = 0
     if made.by_address:
         assert node.value is not None
-        place = lo.b.load(lo.frame.base, lo.frame.off + sharing.result_offset) if lo.state.is_callback \
+        address = lo.b.load(lo.frame.base, lo.frame.off + sharing.result_offset) if lo.state.is_callback \
             else sharing.result_address
-        assert place is not None
-        lo.write_value(node.value, Mem(place), made.result)
+        assert address is not None
+        lo.write_value(node.value, Mem(address), made.result)
     elif node.value is not None and not isinstance(made.result, NoneType):
         value = lo.normalise(lo.scalar_value(node.value), made.result)
     lo.destroy_iterators()

@@ -30,18 +30,18 @@ def _same_place(target: Variable | MapRef, node: object) -> bool:
 
 def assign_variable(lo: Lower, target: Variable, value: Operand) -> None:
     """Set a scalar variable."""
-    place = lo.state.variables.get(id(target.slot))
-    if place is None:
-        place = Mem(lo.b.slot(8, target.name)) if id(target.slot) in lo.addressed else \
+    home = lo.state.variables.get(id(target.slot))
+    if home is None:
+        home = Mem(lo.b.slot(8, target.name)) if id(target.slot) in lo.addressed else \
             lo.b.function.reg(f"${target.name}")
-        lo.state.variables[id(target.slot)] = place
+        lo.state.variables[id(target.slot)] = home
     value = lo.normalise(value, target.slot.type)
-    if isinstance(place, Reg):
-        lo.b.set(place, value)
+    if isinstance(home, Reg):
+        lo.b.set(home, value)
         return
     if id(target.slot) in lo.state.sharing.obscured and isinstance(value, Reg):
         value = lo.b.alu("add", value, lo.b.load(lo.unit.global_word("zero"), 0, 8))
-    lo.store_value(place, target.slot.type, value)
+    lo.store_value(home, target.slot.type, value)
 
 
 def set_variable(lo: Lower, target: Variable, value: Expr | None) -> None:

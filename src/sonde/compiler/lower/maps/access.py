@@ -54,8 +54,8 @@ def value_signature(lo: Lower, expr: Expr | None) -> Signature | None:
     if isinstance(expr, Name):
         return ("name", expr.name) if isinstance(expr.callee, BuiltinRow) and expr.callee.pure else None
     if isinstance(expr, Variable):
-        place = lo.state.variables.get(id(expr.slot))
-        return ("var", place.id) if isinstance(place, Reg) and place.defs == 1 else None
+        home = lo.state.variables.get(id(expr.slot))
+        return ("var", home.id) if isinstance(home, Reg) and home.defs == 1 else None
     parts: list[Expr]
     if isinstance(expr, TupleExpr):
         head, parts = f"tuple {' '.join(expr.names)}", expr.items
@@ -201,17 +201,17 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
         return
     size = lo.unit.maps[ref.name].value_size
     # bpftrace evaluates the value before the key.
-    place = lo.locate_value(value) if value.type == info.value and not isinstance(info.value, Scalar) else None
-    if place is not None and place.space == "bpf" and info.value.size == size:
-        bytes_ = place
+    source = lo.locate_value(value) if value.type == info.value and not isinstance(info.value, Scalar) else None
+    if source is not None and source.space == "bpf" and info.value.size == size:
+        bytes_ = source
     else:
         bytes_ = lo.temp(size, "value")
         if info.value.size < size:
             memory.clear_bytes(lo, bytes_.at(size - 8), 8)
-        if place is None:
+        if source is None:
             lo.write_value(value, bytes_, info.value)
         else:
-            convert_value(lo, place, info.value, bytes_, info.value, True)
+            convert_value(lo, source, info.value, bytes_, info.value, True)
     use_key(lo, info, ref.key, lambda name, key: _store_value(lo, name, key, lo.operand_address(bytes_)))
     lo.forget(ref.name)
 
@@ -249,9 +249,9 @@ def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done:
         insert_missing(lo, name, key, where, size, done)
         return
     have = lo.b.block("have")
-    place = hot.find_hot(lo, name, key, where, have)
+    slot = hot.find_hot(lo, name, key, where, have)
     insert_missing(lo, name, key, where, size, done)
-    hot.take_place(lo, name, key, place)
+    hot.take_place(lo, name, key, slot)
     lo.b.start(have)
 
 

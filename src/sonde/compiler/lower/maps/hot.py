@@ -28,30 +28,30 @@ def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Re
     words = [(at, size, b.load(key.base, key.off + at, size)) for at, size in _split_key(key, spec.key_size)]
     own = b.alu("mul", b.region_number(table.cpus), region)
     number = _spread_words(lo, [word for *_, word in words], region // table.stride)
-    place = b.alu("add", b.alu("add", b.address(MapAddr(table.name)), own), b.alu("mul", number, table.stride))
-    differs = b.alu("xor", b.load(place, 0), HOT_TAKEN)
+    slot = b.alu("add", b.alu("add", b.address(MapAddr(table.name)), own), b.alu("mul", number, table.stride))
+    differs = b.alu("xor", b.load(slot, 0), HOT_TAKEN)
     for at, size, word in words:
-        differs = b.alu("or", differs, b.alu("xor", word, b.load(place, HOT_KEY + at, size)))
+        differs = b.alu("or", differs, b.alu("xor", word, b.load(slot, HOT_KEY + at, size)))
     hot, missing = b.block("hot"), b.block("cold")
     b.branch("jeq", differs, 0, hot, missing)
     b.start(hot)
-    b.set(where, b.alu("add", place, HOT_KEY + round_up(spec.key_size, 8)))
+    b.set(where, b.alu("add", slot, HOT_KEY + round_up(spec.key_size, 8)))
     b.jump(have)
     b.start(missing)
-    return place
+    return slot
 
 
-def take_place(lo: Lower, name: str, key: Mem, place: Reg) -> None:
+def take_place(lo: Lower, name: str, key: Mem, slot: Reg) -> None:
     """Let the key, which is in the hash, have its place in the table from now on, if that is free."""
     b = lo.b
     free, taken, on = b.block("free", cold=True), b.block("take", cold=True), b.block("on")
-    b.branch("jeq", b.load(place, 0), 0, free, on)
+    b.branch("jeq", b.load(slot, 0), 0, free, on)
     b.start(free)
-    b.branch("jeq", b.compare_exchange(place, 0, HOT_TAKING), 0, taken, on)
+    b.branch("jeq", b.compare_exchange(slot, 0, HOT_TAKING), 0, taken, on)
     b.start(taken)
     for at, size in _split_key(key, lo.unit.maps[name].key_size):
-        b.store(place, HOT_KEY + at, b.load(key.base, key.off + at, size), size)
-    b.xchg(place, 0, HOT_TAKEN)
+        b.store(slot, HOT_KEY + at, b.load(key.base, key.off + at, size), size)
+    b.xchg(slot, 0, HOT_TAKEN)
     b.start(on)
 
 

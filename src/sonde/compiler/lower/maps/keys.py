@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
     """The key's bytes as ``type``; a value that already lies in memory with that layout is used there."""
-    place = lo.locate_value(key) if key.type == type and not isinstance(type, Scalar) else None
-    if place is not None and place.space == "bpf":
-        return place
+    source = lo.locate_value(key) if key.type == type and not isinstance(type, Scalar) else None
+    if source is not None and source.space == "bpf":
+        return source
     mem = lo.temp(type.size, "key")
-    if place is None:
+    if source is None:
         lo.write_value(key, mem, type)
     else:
-        convert_value(lo, place, type, mem, type, True)
+        convert_value(lo, source, type, mem, type, True)
     return mem
 
 
@@ -62,19 +62,19 @@ def always_short(key: Expr, type: Type) -> bool:
 def _by_length(lo: Lower, info: ScriptMap, key: Expr, type: Str, short: str, use: Callable[[str, Mem], None]) -> None:
     """One string: its first 64 bytes are the short key where they lie. Only those are cleared beforehand; what
     follows is cleared, and the string read again, when it turns out to be long."""
-    place = lo.locate_value(key) if key.type == type else None
-    if place is not None and place.space == "bpf":  # defined up to its capacity
-        _choose_map(lo, short, place, [place.at(SHORT - 1)], lambda: use(info.name, place), use)
+    source = lo.locate_value(key) if key.type == type else None
+    if source is not None and source.space == "bpf":  # defined up to its capacity
+        _choose_map(lo, short, source, [source.at(SHORT - 1)], lambda: use(info.name, source), use)
         return
     mem = lo.temp(type.size, "key")
-    if place is None:
+    if source is None:
         memory.clear_bytes(lo, mem, SHORT)
         lo.write_value(key, mem, type, pad=False)
     else:
-        convert_value(lo, place, type, mem, type, True)
+        convert_value(lo, source, type, mem, type, True)
 
     def long_key() -> None:
-        if place is None:
+        if source is None:
             lo.write_value(key, mem, type)
         use(info.name, mem)
     _choose_map(lo, short, mem, [mem.at(SHORT - 1)], long_key, use)
@@ -101,9 +101,9 @@ def _choose_map(lo: Lower, short: str, mem: Mem, last: list[Mem], long_key: Call
             use: Callable[[str, Mem], None], prepare: Callable[[], None] | None = None) -> None:
     """A padded string is short if its 64th byte is NUL."""
     fits, long, join = lo.b.block("short"), lo.b.block("long", cold=True), lo.b.block("keyed")
-    for place in last:
+    for part in last:
         more = lo.b.block("fits")
-        byte: Operand = memory.read_scalar(lo, place, UINT8)
+        byte: Operand = memory.read_scalar(lo, part, UINT8)
         lo.b.branch("jeq", byte, 0, more, long)
         lo.b.start(more)
     lo.b.jump(fits)

@@ -27,11 +27,11 @@ def update_series(lo: Lower, ref: MapRef, call: Call) -> None:
     time = tai_time(lo)
     epoch = lo.b.alu("div", time, aggregate.low)
     where, done = access.own_words(lo, ref)
-    place = lo.b.alu("mod", epoch, aggregate.high)
+    number = lo.b.alu("mod", epoch, aggregate.high)
     inside = lo.b.block("inside")
-    lo.b.branch("jlt", place, aggregate.high, inside, done)  # always; the verifier wants it said
+    lo.b.branch("jlt", number, aggregate.high, inside, done)  # always; the verifier wants it said
     lo.b.start(inside)
-    mem = Mem(lo.b.alu("add", where, lo.b.alu("mul", place, INTERVAL_BYTES)))
+    mem = Mem(lo.b.alu("add", where, lo.b.alu("mul", number, INTERVAL_BYTES)))
     fresh, same = lo.b.block("fresh", cold=True), lo.b.block("same")
     stamp = lo.b.alu("add", epoch, 1)
     lo.b.branch("jeq", lo.b.load(mem.base, STAMP), stamp, same, fresh)

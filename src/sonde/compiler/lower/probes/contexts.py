@@ -310,15 +310,15 @@ class UserFunctionContext(Context):
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         """A parameter, from where debug information says that it is."""
-        place = user_places(lo.attach[0])[field.name]
-        if place.kind == "constant":
-            return lo.normalise(place.offset, field.type)
-        if place.kind == "memory":
-            base = self.register(lo, place.registers[0])
+        location = user_places(lo.attach[0])[field.name]
+        if location.kind == "constant":
+            return lo.normalise(location.offset, field.type)
+        if location.kind == "memory":
+            base = self.register(lo, location.registers[0])
             assert isinstance(base, Reg)
-            mem = Mem(base, place.offset, USER)
+            mem = Mem(base, location.offset, USER)
             return memory.read_scalar(lo, mem, field.type) if isinstance(field.type, Scalar) else mem
-        words = [self.register(lo, register) for register in place.registers]
+        words = [self.register(lo, register) for register in location.registers]
         return lo.normalise(words[0], field.type) if isinstance(field.type, Scalar) else \
             memory.from_words(lo, words, field.type.size)
 

@@ -1,13 +1,12 @@
 """Arguments at a function's return, for fexit that a kretprobe serves.
 
-A kretprobe has the registers of the return, which no longer hold the arguments. A kprobe at the function's entry keeps
-those that the clause reads, with the stack pointer, which is the same at the return. What is kept lies by the page that
-the stack pointer points into: that page has one user at a time, and the calls of the function that have their frames in
-it end in the reverse order of their beginnings. So a call that is noted there, and does not lie above a new one, has
-ended, and its return was missed: the kernel keeps a record for each call that is under way, and has few of those.
+At the return, the registers no longer hold the arguments. So a kprobe at the function's entry saves those that the
+clause reads, together with the stack pointer, which has the same value at the return. They are stored under the page
+that the stack pointer points into. A page has one user at a time, and the calls whose frames begin in it end in the
+reverse order of their beginnings. So a saved call that does not lie above a new one has ended, and its return was
+missed: the kernel has few records for calls under way.
 
-A call whose arguments were not kept, since it had begun before the probes were attached, is none of the clause's, as
-with fexit itself.
+A call that began before the probes were attached has no saved arguments. The clause does not see it, as with fexit.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MOST_PAGES = 16384  # of stacks, for each function; a quarter where all of them 
 MOST_CALLS = 4      # of a function whose frames begin in one page
 
 
-class Kept(Record):
+class EntryArguments(Record):
     """Where the arguments of calls under way are: in ``map`` under the page, for each of MOST_CALLS calls, outermost
     first, its stack pointer and the arguments with these ``numbers``. The first that is 0 ends them."""
 
@@ -41,43 +40,43 @@ class Kept(Record):
         return 8 + 8 * len(self.numbers)
 
 
-def keep_arguments(unit: Unit, probe: CheckedProbe, used: set[str] | None) -> Kept:
+def keep_arguments(unit: Unit, probe: CheckedProbe, used: set[str] | None) -> EntryArguments:
     """Room for the arguments that a clause reads (None: all of them)."""
     fields = probe.args.fields if probe.args is not None else ()
     name = f"__args{sum(known.startswith('__args') for known in unit.maps)}"
-    kept = Kept(name, [field.offset // 8 for field in fields if used is None or field.name in used])
+    saved = EntryArguments(name, [field.offset // 8 for field in fields if used is None or field.name in used])
     pages, flags = (MOST_PAGES, BPF_F_NO_PREALLOC) if unit.allocates else (MOST_PAGES // 4, 0)
-    unit.internal(name, lambda: MapSpec(name, "hash", 8, (MOST_CALLS + 1) * kept.stride, pages, flags))
-    return kept
+    unit.internal(name, lambda: MapSpec(name, "hash", 8, (MOST_CALLS + 1) * saved.stride, pages, flags))
+    return saved
 
 
-class _WithArguments(KernelFunctionContext):
+class _PairedContext(KernelFunctionContext):
     """One half of such an fexit. Functions that call one another last have the same stack pointer: each has programs
     of its own."""
 
-    def __init__(self, kept: Kept) -> None:
-        self.kept = kept
+    def __init__(self, saved: EntryArguments) -> None:
+        self.saved = saved
 
     def shares(self, unit: Unit) -> bool:
         return False
 
     def fresh(self) -> Context:
-        return type(self)(self.kept)
+        return type(self)(self.saved)
 
     def look_up(self, lo: Lower, pointer: Operand) -> tuple[Reg, Mem]:
-        """What is kept for the page that ``pointer`` points into, or 0, and the key."""
+        """What is saved for the page that ``pointer`` points into, or 0, and the key."""
         key = lo.temp(8, "page")
         lo.b.store(key.base, key.off, lo.b.alu("rsh", pointer, PAGE_SHIFT))
-        return lo.b.call(h.MAP_LOOKUP, [MapFd(self.kept.map), lo.operand_address(key)], "map_lookup_elem"), key
+        return lo.b.call(h.MAP_LOOKUP, [MapFd(self.saved.map), lo.operand_address(key)], "map_lookup_elem"), key
 
     def find_call(self, lo: Lower, calls: Reg, condition: str, pointer: Operand, none: BasicBlock) -> Reg:
-        """The first of the kept calls whose stack pointer fulfils the condition with ``pointer``."""
+        """The first of the saved calls whose stack pointer fulfils the condition with ``pointer``."""
         at, match = lo.b.function.reg("call"), lo.b.block("found")
         for number in range(MOST_CALLS):
             fits, other = lo.b.block("fits"), none if number + 1 == MOST_CALLS else lo.b.block("next")
-            lo.b.branch(condition, lo.b.load(calls, number * self.kept.stride, 8), pointer, fits, other)
+            lo.b.branch(condition, lo.b.load(calls, number * self.saved.stride, 8), pointer, fits, other)
             lo.b.start(fits)
-            lo.b.set(at, lo.b.alu("add", calls, number * self.kept.stride))
+            lo.b.set(at, lo.b.alu("add", calls, number * self.saved.stride))
             lo.b.jump(match)
             if other is not none:
                 lo.b.start(other)
@@ -85,7 +84,7 @@ class _WithArguments(KernelFunctionContext):
         return at
 
 
-class KeepingContext(_WithArguments):
+class EntryContext(_PairedContext):
     """The entry."""
 
     def begin(self, lo: Lower, leave: BasicBlock) -> None:
@@ -96,9 +95,9 @@ class KeepingContext(_WithArguments):
             if not lo.unit.feature("probe_misses"):  # else the kernel tells of them
                 self._count_missed(lo, at)
             lo.b.store(at, 0, pointer)
-            for place, number in enumerate(self.kept.numbers):
-                lo.b.store(at, 8 + 8 * place, self.arg(lo, number))
-            lo.b.store(at, self.kept.stride, 0)
+            for index, number in enumerate(self.saved.numbers):
+                lo.b.store(at, 8 + 8 * index, self.arg(lo, number))
+            lo.b.store(at, self.saved.stride, 0)
         lo.b.jump(leave)
         lo.b.start(lost)
         lo.count_error("args_lost")
@@ -106,15 +105,16 @@ class KeepingContext(_WithArguments):
         lo.b.start(lo.b.block("kept"))
 
     def _make_room(self, lo: Lower, pointer: Operand, lost: BasicBlock) -> Reg:
-        """What is kept for the page, made if it was missing."""
+        """What is saved for the page, made if it was missing."""
         calls = lo.b.function.reg("calls")
         first, key = self.look_up(lo, pointer)
         missing, made, have = lo.b.block("missing", cold=True), lo.b.block("made", cold=True), lo.b.block("have")
         lo.b.set(calls, first)
         lo.b.branch("jeq", first, 0, missing, have)
         lo.b.start(missing)
-        zeros = lo.unit.zero(lo.unit.maps[self.kept.map].value_size)
-        lo.b.call(h.MAP_UPDATE, [MapFd(self.kept.map), lo.operand_address(key), zeros, h.UPDATE_NEW], "map_update_elem")
+        zeros = lo.unit.zero(lo.unit.maps[self.saved.map].value_size)
+        lo.b.call(h.MAP_UPDATE, [MapFd(self.saved.map), lo.operand_address(key), zeros, h.UPDATE_NEW],
+                  "map_update_elem")
         second, _ = self.look_up(lo, pointer)
         lo.b.branch("jeq", second, 0, lost, made)
         lo.b.start(made)
@@ -132,12 +132,12 @@ class KeepingContext(_WithArguments):
         lo.b.start(on)
 
 
-class KeptContext(_WithArguments):
+class ReturnContext(_PairedContext):
     """The return."""
 
-    def __init__(self, kept: Kept) -> None:
-        super().__init__(kept)
-        self.kept_words = len(kept.numbers)
+    def __init__(self, saved: EntryArguments) -> None:
+        super().__init__(saved)
+        self.kept_words = len(saved.numbers)
 
     def begin(self, lo: Lower, leave: BasicBlock) -> None:
         row = arch_of(lo)
@@ -148,13 +148,13 @@ class KeptContext(_WithArguments):
         lo.b.branch("jne", calls, 0, have, leave)
         lo.b.start(have)
         at = self.find_call(lo, calls, "jeq", pointer, leave)
-        self.values = [lo.b.load(at, 8 + 8 * place, 8) for place in range(self.kept_words)]
-        for place, value in enumerate(self.values if lo.state.frame is not None else ()):
-            lo.b.store(lo.frame.base, lo.frame.off + lo.state.sharing.kept_offset + 8 * place, value)
+        self.values = [lo.b.load(at, 8 + 8 * index, 8) for index in range(self.kept_words)]
+        for index, value in enumerate(self.values if lo.state.frame is not None else ()):
+            lo.b.store(lo.frame.base, lo.frame.off + lo.state.sharing.kept_offset + 8 * index, value)
         lo.b.store(at, 0, 0)
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
-        place = self.kept.numbers.index(field.offset // 8)
-        value = lo.b.load(lo.frame.base, lo.frame.off + lo.state.sharing.kept_offset + 8 * place, 8) \
-            if lo.state.frame is not None else self.values[place]
+        index = self.saved.numbers.index(field.offset // 8)
+        value = lo.b.load(lo.frame.base, lo.frame.off + lo.state.sharing.kept_offset + 8 * index, 8) \
+            if lo.state.frame is not None else self.values[index]
         return lo.normalise(value, field.type)

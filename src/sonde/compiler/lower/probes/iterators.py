@@ -10,7 +10,7 @@ from ..core import Lower
 from .contexts import Context
 
 
-class Iterated(Context):
+class IteratorContext(Context):
     """One task reads the iterator, so no two runs overlap. At the end the program runs once without an object."""
 
     program = "tracing"

@@ -116,8 +116,8 @@ def _read_argument(lo: Lower, argument: StructField, field: StructField) -> Oper
 
 def _read_member(lo: Lower, argument: StructField, root: Struct, offset: int, type: Type, field: StructField,
             swapped: bool) -> Operand | Mem:
-    place = memory.locate_pointee(lo, _read_pointer(lo, argument), Pointer(root, KERNEL)).at(offset)
+    mem = memory.locate_pointee(lo, _read_pointer(lo, argument), Pointer(root, KERNEL)).at(offset)
     if not isinstance(field.type, Scalar):
-        return place
-    value = memory.read_scalar(lo, place, type)
+        return mem
+    value = memory.read_scalar(lo, mem, type)
     return lo.normalise(lo.b.swap(value, 16) if swapped and lo.byte_order == "little" else value, field.type)

@@ -123,9 +123,9 @@ def _copy_function(lo: Lower, function: BpfFunction) -> None:
     b.start(good)
     result = b.call(h.MAP_UPDATE, [MapFd(lo.unit.python_texts()), b.alu("add", work, KEY),
                                    b.alu("add", work, READ), h.UPDATE_ANY], "map_update_elem")
-    kept = b.block("kept")
-    b.branch("jslt", result, 0, bad, kept, h.MAP_RESULT)
-    b.start(kept)
+    stored = b.block("kept")
+    b.branch("jslt", result, 0, bad, stored, h.MAP_RESULT)
+    b.start(stored)
     walk.put("source", b.alu("add", source, size))
     walk.put("left", b.alu("sub", left, size))
     b.store(work, KEY + 8, b.alu("add", b.load(work, KEY + 8), 1))

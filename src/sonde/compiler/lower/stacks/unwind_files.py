@@ -43,19 +43,19 @@ class File(Record):
 def find_file(work: Work, address: Reg, fail: BasicBlock) -> File:
     """The file at an address; to ``fail``, with the reason noted, if there is none or its rows are not there."""
     b = work.b
-    place, have = b.function.reg("place"), b.block("found")
+    slot, have = b.function.reg("place"), b.block("found")
     for number in range(PLACES):
         at = b.address(work.base, PLACES_AT + number * PLACE)
-        b.set(place, at)
+        b.set(slot, at)
         other = b.block("other")
         b.branch("jlt", b.alu("sub", address, b.load(at, START)), b.load(at, BYTES), have, other)
         b.start(other)
-    _find_place(work, address, place, fail)
+    _find_place(work, address, slot, fail)
     b.start(have)
-    return File(b.load(place, BIAS), b.load(place, FIRST), b.load(place, ROWS))
+    return File(b.load(slot, BIAS), b.load(slot, FIRST), b.load(slot, ROWS))
 
 
-def _find_place(work: Work, address: Reg, place: Reg, fail: BasicBlock) -> None:
+def _find_place(work: Work, address: Reg, slot: Reg, fail: BasicBlock) -> None:
     """Find a mapping and its file, and remember them in the place of what was found longest ago."""
     lo, b = work.lo, work.b
     vma = _find_mapping(work, address, fail)
@@ -94,9 +94,9 @@ def _find_place(work: Work, address: Reg, place: Reg, fail: BasicBlock) -> None:
     oldest = work.get("oldest")
     work.put("oldest", b.alu("and", b.alu("add", oldest, 1), PLACES - 1))
     index = b.alu("mul", b.alu("and", oldest, PLACES - 1), PLACE)
-    b.set(place, b.alu("add", b.alu("add", work.base, PLACES_AT), index))
+    b.set(slot, b.alu("add", b.alu("add", work.base, PLACES_AT), index))
     for at, value in ((START, start), (BYTES, b.alu("sub", end, start)), (BIAS, bias), (FIRST, first), (ROWS, rows)):
-        b.store(place, at, value)
+        b.store(slot, at, value)
 
 
 def _struct_at(lo: Lower, address: Operand, name: str) -> Mem:
@@ -195,9 +195,9 @@ def _ask(work: Work, address: Reg) -> None:
     key = b.alu("add", work.base, ASK)
     new, on = b.block("new"), b.block("asked")
     with lo.scope():
-        asked = lo.temp(table.FILE.size, "asked")
-        memory.clear_bytes(lo, asked, table.FILE.size)
-        result = b.call(h.MAP_UPDATE, [MapFd(lo.unit.unwind_files()), key, lo.operand_address(asked), h.UPDATE_NEW],
+        file = lo.temp(table.FILE.size, "asked")
+        memory.clear_bytes(lo, file, table.FILE.size)
+        result = b.call(h.MAP_UPDATE, [MapFd(lo.unit.unwind_files()), key, lo.operand_address(file), h.UPDATE_NEW],
                         "map_update_elem")
         b.branch("jslt", result, 0, on, new, h.MAP_RESULT)
     b.start(new)

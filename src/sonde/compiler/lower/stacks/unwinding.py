@@ -103,8 +103,8 @@ def _frame_function(lo: Lower, function: BpfFunction) -> None:
     b.branch("jne", pc, 0, here, end)
     b.start(here)
     _note_frame(work, b.load(state, 8), pc, deep)
-    place = b.alu("add", b.alu("sub", pc, 1), work.get("exact"))  # after a call; the call belongs to the function
-    file = find_file(work, place, end)
+    address = b.alu("add", b.alu("sub", pc, 1), work.get("exact"))  # after a call; the call belongs to the function
+    file = find_file(work, address, end)
     tabled, pointers = b.block("tabled"), b.block("pointers")
     b.branch("jne", file.rows, 0, tabled, pointers)
     b.start(pointers)
@@ -113,11 +113,11 @@ def _frame_function(lo: Lower, function: BpfFunction) -> None:
         leave_vdso(work, pc, again)
     _step_by_pointers(work, end, again)
     b.start(tabled)
-    rule = _find_rule(work, b.alu("sub", place, file.bias), file.first, file.rows)
+    rule = _find_rule(work, b.alu("sub", address, file.bias), file.first, file.rows)
     if linked:
         apply_linked_rule(work, rule, pc, end, again)
     else:
-        _apply_rule(work, rule, place, end, again)
+        _apply_rule(work, rule, address, end, again)
     b.start(deep)
     work.fail("unwind_deep")
     b.start(end)
@@ -175,7 +175,7 @@ def _find_rule(work: Work, offset: Reg, first: Reg, rows: Reg) -> Reg:
     return rule
 
 
-def _apply_rule(work: Work, rule: Reg, place: Reg, end: BasicBlock, again: BasicBlock) -> None:
+def _apply_rule(work: Work, rule: Reg, address: Reg, end: BasicBlock, again: BasicBlock) -> None:
     """Set the registers to the caller's."""
     b = work.b
     kind = b.alu("and", rule, table.KIND_BITS)
@@ -203,7 +203,7 @@ def _apply_rule(work: Work, rule: Reg, place: Reg, end: BasicBlock, again: Basic
 
     rules: dict[int, Callable[[], None]] = {
         table.SP: lambda: based_on("sp"), table.BP: lambda: based_on("bp"), table.OUTERMOST: lambda: b.jump(end),
-        table.PLT: lambda: _set_plt_frame(work, frame, place, offset, framed),
+        table.PLT: lambda: _set_plt_frame(work, frame, address, offset, framed),
         table.SIGNAL: lambda: _leave_signal(work, offset, again, unread),
         table.SP_AT: lambda: read_at("sp"), table.BP_AT: lambda: read_at("bp"),
         table.SP_AT_8: lambda: read_at("sp", 8)}
@@ -224,11 +224,11 @@ def _apply_rule(work: Work, rule: Reg, place: Reg, end: BasicBlock, again: Basic
     _leave_frame(work, rule, frame, end, again, unread)
 
 
-def _set_plt_frame(work: Work, frame: Reg, place: Reg, offset: Reg, framed: BasicBlock) -> None:
+def _set_plt_frame(work: Work, frame: Reg, address: Reg, offset: Reg, framed: BasicBlock) -> None:
     b = work.b
     pushed, boundary = b.block("pushed"), b.alu("rsh", offset, 3)
     b.set(frame, b.alu("add", work.get("sp"), 8))
-    b.branch("jge", b.alu("and", place, 15), boundary, pushed, framed)
+    b.branch("jge", b.alu("and", address, 15), boundary, pushed, framed)
     b.start(pushed)
     b.set(frame, b.alu("add", frame, 8))
     b.jump(framed)
@@ -249,7 +249,7 @@ def _leave_frame(work: Work, rule: Reg, frame: Reg, end: BasicBlock, again: Basi
     """Return address and frame pointer from where an ordinary frame has them."""
     b = work.b
     saved = b.alu("and", b.alu("rsh", rule, table.SAVED_SHIFT), table.SAVED_BITS)
-    back, read, near, elsewhere, gone, kept, good = (
+    back, read, near, elsewhere, gone, at_bp, good = (
         b.block(n) for n in ("back", "read", "near", "elsewhere", "gone", "kept", "good"))
     upwards, loops = b.block("upwards"), b.block("loops", cold=True)
     b.branch("jgt", frame, work.get("sp"), upwards, loops)
@@ -268,11 +268,11 @@ def _leave_frame(work: Work, rule: Reg, frame: Reg, end: BasicBlock, again: Basi
     b.set(where, b.alu("sub", frame, b.alu("lsh", saved, 3)))
     b.branch("jlt", saved, table.AT_BP, near, elsewhere)
     b.start(elsewhere)
-    b.branch("jeq", saved, table.GONE, gone, kept)
+    b.branch("jeq", saved, table.GONE, gone, at_bp)
     b.start(gone)
     work.put("bp", 0)
     b.jump(again)
-    b.start(kept)
+    b.start(at_bp)
     b.set(where, work.get("bp"))
     b.start(near)
     work.read(8, where, good, unread)

@@ -34,27 +34,27 @@ Look: TypeAlias = "Callable[[Reg, BasicBlock, BasicBlock, BasicBlock], None]"
 
 def pad_text(lo: Lower, mem: Mem, capacity: int, terminated: bool) -> Mem:
     """A string in scratch memory, with room after it. What is not terminated by a NUL within its capacity gets one."""
-    place = mem
+    padded = mem
     if terminated:
-        place = words.in_scratch(lo, mem, capacity + PADDING)
+        padded = words.in_scratch(lo, mem, capacity + PADDING)
     else:
-        place = Mem(lo.b.function.slot(capacity + PADDING, "text", scratch=True))
-        memory.clear_bytes(lo, place.at(capacity), 8)
-    if place is mem:
+        padded = Mem(lo.b.function.slot(capacity + PADDING, "text", scratch=True))
+        memory.clear_bytes(lo, padded.at(capacity), 8)
+    if padded is mem:
         return mem
     if terminated and capacity > memory.WORD_COPY and mem.space == "bpf":
-        lo.b.store(place.base, place.off, 0, 1)
-        lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(place), capacity, lo.operand_address(mem)],
+        lo.b.store(padded.base, padded.off, 0, 1)
+        lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(padded), capacity, lo.operand_address(mem)],
                   "probe_read_kernel_str")
     else:
-        memory.copy_bytes(lo, mem, place, capacity)
-    return place
+        memory.copy_bytes(lo, mem, padded, capacity)
+    return padded
 
 
 # --- trying one position after another ------------------------------------------------------------------------
 
 
-def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look: Look, no: BasicBlock) -> Reg:
+def scan_text(lo: Lower, text: Mem, start: Operand, end: int, key: object, look: Look, no: BasicBlock) -> Reg:
     """The first position from ``start`` on and before ``end`` that ``look`` finds good; to ``no`` if there is none.
     ``key`` stands for what ``look`` does."""
     index, match = lo.b.function.reg("index"), lo.b.block("found")
@@ -62,17 +62,17 @@ def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look
     lo.forget()
     plain = end <= 2 * FIRST or not lo.unit.feature("bpf_loop")
     first = end if plain else FIRST
-    base = lo.b.address(place.base, place.off)
-    head, body, step, behind = (lo.b.block(n) for n in ("search", "try", "step", "behind"))
+    base = lo.b.address(text.base, text.off)
+    head, body, step, beyond = (lo.b.block(n) for n in ("search", "try", "step", "behind"))
     lo.b.start(head)
-    lo.b.branch("jlt", index, first, body, no if plain else behind)
+    lo.b.branch("jlt", index, first, body, no if plain else beyond)
     lo.b.start(body)
     look(lo.b.alu("add", base, index), match, step, no)
     lo.b.start(step)
     lo.b.set(index, lo.b.alu("add", index, 1))
     lo.b.jump(head)
     if not plain:
-        lo.b.start(behind)
+        lo.b.start(beyond)
         _scan_by_callback(lo, base, index, end, key, look, no)
         lo.b.jump(match)
     lo.b.start(match)
@@ -126,9 +126,9 @@ def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes
         return 0
     hay = plain_memory(lo, hay, size)
     if len(needle) > LONG_NEEDLE:
-        place = Mem(lo.b.function.slot(len(needle) + 1 + PADDING, "needle", scratch=True))
-        write_literal(lo, needle, place, len(needle) + 1, False)
-        return find_string(lo, hay, size, terminated, place, len(needle) + 1, True, yes, no)
+        literal = Mem(lo.b.function.slot(len(needle) + 1 + PADDING, "needle", scratch=True))
+        write_literal(lo, needle, literal, len(needle) + 1, False)
+        return find_string(lo, hay, size, terminated, literal, len(needle) + 1, True, yes, no)
     where = scan_text(lo, pad_text(lo, hay, size, terminated), 0, size - len(needle), needle,
                       lambda at, match, step, stop: _by_words(lo, at, needle, match, step, stop), no)
     lo.b.jump(yes)
@@ -222,10 +222,10 @@ def _rest_agrees(lo: Lower, base: Reg, index: Reg, size: int, needle: Reg, needl
     lo.b.start(head)
     lo.b.branch("jlt", at, needle_size, near, differs)
     lo.b.start(near)
-    place = lo.b.alu("add", index, at)
-    lo.b.branch("jlt", place, size, body, differs)
+    position = lo.b.alu("add", index, at)
+    lo.b.branch("jlt", position, size, body, differs)
     lo.b.start(body)
-    _prefix_word(lo, lo.b.alu("add", base, place), lo.b.alu("add", needle, at), 0, match, differs)
+    _prefix_word(lo, lo.b.alu("add", base, position), lo.b.alu("add", needle, at), 0, match, differs)
     lo.b.set(at, lo.b.alu("add", at, 8))
     lo.b.jump(head)
 
@@ -267,10 +267,10 @@ def _search_function(lo: Lower, function: BpfFunction, size: int, needle_size: i
     hay, near = lo.b.alu("add", lo.b.load(state, 0), start), lo.b.block("near")
     lo.b.branch("jlt", at, needle_size, near, missed)
     lo.b.start(near)
-    place = lo.b.alu("add", start, at)
-    lo.b.branch("jlt", place, size, inside, missed)
+    position = lo.b.alu("add", start, at)
+    lo.b.branch("jlt", position, size, inside, missed)
     lo.b.start(inside)
-    there, needle = lo.b.alu("add", lo.b.load(state, 0), place), lo.b.alu("add", lo.b.load(state, 8), at)
+    there, needle = lo.b.alu("add", lo.b.load(state, 0), position), lo.b.alu("add", lo.b.load(state, 8), at)
     for offset in range(0, CHUNK, 8):
         _prefix_word(lo, there, needle, offset, match, differs)
     lo.b.store(progress, 8, lo.b.alu("add", at, CHUNK))

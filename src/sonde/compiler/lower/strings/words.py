@@ -148,10 +148,10 @@ def _make_movable(lo: Lower, mem: Mem, size: int) -> Mem:
     """``mem`` where words need not be aligned and the offset may be one that the verifier does not know."""
     if mem.space == "bpf" and not isinstance(mem.base, Slot):
         return mem  # of such a size it is a map's value, or scratch memory
-    place = in_scratch(lo, mem, size)
-    if place is not mem:
-        memory.copy_bytes(lo, mem, place, size)
-    return place
+    movable = in_scratch(lo, mem, size)
+    if movable is not mem:
+        memory.copy_bytes(lo, mem, movable, size)
+    return movable
 
 
 def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
@@ -260,14 +260,14 @@ def _clear_after_nul(lo: Lower, mem: Mem, size: int) -> None:
     zero byte, then none."""
     left: Operand = -1
     for offset, width in _cut_pieces(0, size, common_stride(mem)):
-        place = mem.at(offset)
-        word = load_characters(lo, place.base, place.off, width)
+        part = mem.at(offset)
+        word = load_characters(lo, part.base, part.off, width)
         ends = mark_zero_bytes(lo, word, width)
         shown = lo.b.alu("and", word, lo.b.alu("xor", ends, lo.b.alu("sub", ends, 1)))
-        kept = lo.b.alu("and", shown, left) if offset else shown
+        cleared = lo.b.alu("and", shown, left) if offset else shown
         if lo.byte_order != "little" and width > 1:
-            kept = lo.b.swap(kept, 8 * width)
-        lo.b.store(place.base, place.off, kept, width)
+            cleared = lo.b.swap(cleared, 8 * width)
+        lo.b.store(part.base, part.off, cleared, width)
         goes_on = lo.b.alu("sub", lo.b.alu("rsh", lo.b.alu("or", ends, lo.b.neg(ends)), 63), 1)
         left = lo.b.alu("and", goes_on, left) if offset else goes_on
 
