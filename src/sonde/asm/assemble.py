@@ -28,8 +28,8 @@ class MachineCode(Record):
 
 def assemble(items: Iterable[Item], functions: Iterable[str] = (),
              long_jumps: Callable[[], bool] = lambda: False, order: str = byteorder) -> MachineCode:
-    """Resolve labels and encode; ``long_jumps()`` is called if a jump is too long for a 16-bit offset. Raises
-    SondeError if there are more long jumps than can be served without an instruction for them."""
+    """Resolve labels and encode. ``long_jumps()`` is called if a jump is too long for a 16-bit offset. Raises
+    SondeError if too many jumps are long and the kernel has no instruction for long jumps."""
     items = relax_jumps(list(items), long_jumps)
     labels, _ = label_positions(items)
     out: list[bytes] = []

@@ -67,7 +67,7 @@ def drop_cached(name: str) -> bool:
 
 
 def list_cached(prefix: str) -> list[tuple[str, int, float]]:
-    """(name, bytes, time of its last use) of the files whose names begin so, most recently used first."""
+    """(name, bytes, time of last use) of the files whose names begin with ``prefix``, most recently used first."""
     try:
         files = _use_folder(_open_cache_folder(), lambda folder: _list_files(folder, prefix))
     except OSError:

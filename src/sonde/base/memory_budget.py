@@ -46,8 +46,8 @@ _V = TypeVar("_V")
 
 
 class Cache(Generic[_K, _V]):
-    """Values by key, as long as their sizes come to ``most`` bytes: then what was used longest ago goes, and ``gone``
-    is called with it. The one that grew last stays, whatever its size (``size_of``): that is for its owner to bound."""
+    """Values by key, whose sizes add up to ``most`` bytes at most: beyond that the least recently used is evicted, and
+    ``gone`` is called with it. The newest entry is never evicted, whatever its size: its owner bounds it."""
 
     def __init__(self, most: int, gone: Callable[[_V], object] = lambda value: None) -> None:
         self.most = most
@@ -63,7 +63,7 @@ class Cache(Generic[_K, _V]):
         return key in self._held
 
     def get(self, key: _K) -> _V | None:
-        """The value, which is in use with that; None if it is not held."""
+        """The value, marked as used; None if it is not held."""
         entry = self._held.pop(key, None)
         if entry is None:
             return None
@@ -84,7 +84,7 @@ class Cache(Generic[_K, _V]):
             self.put(key, value, size + by)
 
     def drop(self, key: _K) -> None:
-        """Let go of a value, if it is held."""
+        """Remove a value, if it is held."""
         entry = self._held.pop(key, None)
         if entry is not None:
             self.size -= entry[1]

@@ -37,7 +37,7 @@ FIRST_READ = 1 << 16  # bytes: more than an index has
 
 
 class ModulePack:
-    """Finds a package's modules in its pack, and those that are not there where Python does."""
+    """An importer: a package's modules from its pack, and those that are not in it from where Python looks."""
 
     def __init__(self, package: str, folder: str, archive: str = "") -> None:
         self._prefix, self._archive = package + ".", archive
@@ -154,7 +154,7 @@ class ModulePack:
         return code
 
     def keep(self) -> None:
-        """Put into the pack what was not there."""
+        """Write what is new to the pack."""
         if not self._new and not self._learned:
             return
         current: dict[str, tuple[Source, bytes]] = {
@@ -178,7 +178,8 @@ class ModulePack:
         self._file, self._known = -1, {}
 
     def _bytecode(self, extent: Place) -> bytes:
-        """A module's bytecode, of which nothing stays in memory: a map's pages would. b"" if it is damaged."""
+        """A module's bytecode, read anew each time: pages of a mapped file would stay in memory. b"" if it is
+        damaged."""
         start, end, checksum = extent
         data = self._read(self._codes + start, self._codes + end)
         return data if len(data) == end - start and adler32(data) & CHECKED == checksum else b""
@@ -191,7 +192,7 @@ class ModulePack:
             return b""
 
     def _describe(self, file: str, is_package: bool) -> Source:
-        """A module's source as it is now: (0, 0) is what is in an archive, whose own time is part of the key."""
+        """A module's source: its time and size. Both are 0 in an archive, whose own time is part of the key."""
         status = None if self._archive else os.stat(file)
         return file, is_package, status.st_mtime_ns if status else 0, status.st_size if status else 0
 

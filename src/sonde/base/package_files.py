@@ -24,8 +24,8 @@ def is_shipped(path: str) -> bool:
 
 
 def package_identity() -> tuple[object, ...]:
-    """What tells this Sonde, and the Python that runs it, from any other. Of an archive and of an installed package,
-    which nobody edits, that is when it was made; of a source tree each of its files."""
+    """What distinguishes this Sonde, and the Python that runs it, from any other. For an archive or an installed
+    package, which nobody edits: when it was made. For a source tree: the state of each file."""
     record = os.path.join(os.path.dirname(FOLDER), f"sonde_tracer-{__version__}.dist-info", "RECORD")
     for path in (_ARCHIVE or record, FOLDER):
         try:
@@ -69,7 +69,7 @@ def _packed_scripts() -> dict[str, bytes]:
 
 @cache
 def list_shipped(folder: str) -> list[str]:
-    """The names of those in ``folder``, in order. Raises OSError."""
+    """The names in ``folder``, sorted. Raises OSError."""
     if not _ARCHIVE:
         return sorted(os.listdir(folder))
     from zipfile import ZipFile

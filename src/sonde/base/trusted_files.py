@@ -15,7 +15,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def own_users() -> frozenset[int]:
-    """Whose files are this process's own: root's, its user's, and of the one who became root by sudo or pkexec."""
+    """The users whose files this process trusts: root, its own user, and the user who became root by sudo or pkexec."""
     callers = [os.environ.get(name, "") for name in ("SUDO_UID", "PKEXEC_UID")] if os.geteuid() == 0 else []
     return frozenset({0, os.geteuid(), *[int(text) for text in callers if text.isascii() and text.isdigit()]})
 
@@ -41,8 +41,8 @@ def is_private(status: os.stat_result) -> bool:
 
 
 def why_untrusted(path: str) -> str:
-    """Why a file or folder is not to be read as a part of the caller's script: somebody else can write to it, or to a
-    folder that leads there. "" if it may be. Raises OSError."""
+    """Why a file or folder must not be read as a part of the caller's script: somebody else can write to it, or to a
+    folder on its path. "" if it may be read. Raises OSError."""
     real = os.path.realpath(path)
     folder = os.path.dirname(real)
     files = [(file, os.stat(file)) for file in (real, folder)]
@@ -100,7 +100,8 @@ def _enter_folder(name: str, folder: int, nofollow: int) -> int:
 
 
 def _link_kind(name: str, folder: int, owners: frozenset[int], make: bool) -> str:
-    """LINK, MAGIC, or "" for all else, also for nothing, of which a folder is made with ``make``."""
+    """LINK or MAGIC for a symbolic link, "" for anything else. A missing name is "" too; with ``make`` a folder is made
+    there."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -115,7 +116,7 @@ def _link_kind(name: str, folder: int, owners: frozenset[int], make: bool) -> st
 
 
 def _check_folder(folder: int) -> None:
-    """OSError if others can put something else into the place of what is in it; of a sticky folder they cannot."""
+    """OSError if other users can replace entries of the folder. In a sticky folder of root's they cannot."""
     status = os.fstat(folder)
     if not is_private(status) and not (status.st_uid == 0 and status.st_mode & stat.S_ISVTX):
         raise OSError(errno.EPERM, "others can write to it")

@@ -107,7 +107,7 @@ def _group_id(lo: Lower, node: Reference) -> Operand:
 
 
 def _task(lo: Lower, node: Reference) -> Operand:
-    """The task that a call names, else the current one."""
+    """The task that a call names; by default the current one."""
     return lo.scalar_value(node.choice.task) if isinstance(node.choice, Task) else tasks.current_task(lo)
 
 
@@ -116,7 +116,7 @@ def _task_number(*path: str) -> Callable[[Lower, Reference], Operand]:
 
 
 def _locate_name(*path: str) -> Callable[[Lower, Reference], Mem | None]:
-    """The place from which the name of the task at the end of the path can be loaded."""
+    """The memory from which the name of the task at the end of the path can be loaded."""
     def locate(lo: Lower, node: Reference) -> Mem | None:
         if isinstance(node.choice, Thread):
             return None
@@ -140,7 +140,8 @@ def _write_name(*path: str) -> Callable[[Lower, Reference, Mem], None]:
 
 
 def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
-    """The name of the thread with that id: walk all threads, which in every kind of program only an iterator may do."""
+    """Write the name of the thread with that id. It is found by walking all threads, which every kind of program may do
+    only by an iterator."""
     struct = tasks.task_struct(lo)
     number, comm = struct.field("pid"), struct.field("comm")
     assert number is not None and comm is not None

@@ -149,7 +149,7 @@ class Location:
 
 
 def allocate_registers(function: BpfFunction) -> Allocation:
-    """Assign every register a place."""
+    """Assign every register a home: a physical register or a spill slot."""
     homes: dict[Reg, int] = {}
     registers = {number: Location() for number in (*SCRATCHED, *SAVED)}
     spilled: list[Interval] = []

@@ -94,7 +94,7 @@ class Builder:
         return self._new("fetch_add", [base, value], off=off, size=size)
 
     def compare_exchange(self, address: Operand, expected: Operand, value: Operand) -> Reg:
-        """64 bits of memory become ``value`` if they are ``expected``; what they were."""
+        """If the 64 bits of memory are ``expected`` they become ``value``; returns what they were."""
         return self._new("cmpxchg", [address, expected, value])
 
     def address(self, base: Base, off: int = 0) -> Reg:
@@ -115,8 +115,8 @@ class Builder:
         return self.alu("and", self.cpu_number(), regions - 1)
 
     def obscure_number(self, value: Operand, zero: MapAddr, mask: int) -> Reg:
-        """The same value, of which the verifier knows no more than that it is within ``mask``: it looks once at what
-        follows, and not once for each value. ``zero`` is a word of which only we know that it is 0."""
+        """The same value, of which the verifier knows only that it is within ``mask``: it then verifies what follows
+        once, not once per value. ``zero`` is a word that is always 0, which the verifier does not know."""
         return self.alu("and", self.alu("add", value, self.load(zero, 0)), mask)
 
     def kfunc(self, btf_id: int, args: list[Operand], name: str = "", pure: bool = False) -> Reg:

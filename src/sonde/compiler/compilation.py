@@ -74,12 +74,13 @@ MOST_TABLED = 18  # maps of a script whose maps have tables beside them: a progr
 
 
 def is_of_allocator(point: Attach) -> bool:
-    """Whether the events of an attach point are what allocating memory for a map may set off."""
+    """Whether the events of an attach point may come from allocating memory for a map."""
     return not KINDS[point.kind].user and point.event.lstrip("_").startswith(ALLOCATOR)
 
 
 def region_count(cpus: int) -> int:
-    """Of memory with a part for each CPU: a power of two, so that a mask tells the verifier that the CPU has one."""
+    """How many parts memory with a part for each CPU has: a power of two, so that a mask proves the index to the
+    verifier."""
     return 1 << (cpus - 1).bit_length()
 
 
@@ -169,7 +170,7 @@ class Unit:
         return spec.key_size + spec.value_size * (self.world.cpus if "percpu" in spec.type else 1)
 
     def make_room_on_demand(self, spec: MapSpec) -> None:
-        """Have a map with room for many more objects than there mostly are take memory as they come; where the kernel
+        """Let a map whose capacity far exceeds the usual number of objects take memory as keys come. Where the kernel
         cannot do that, limit it to what may be taken at once (an element's head has 48 bytes: kernel/bpf/hashtab.c)."""
         if self.allocates:
             spec.flags = BPF_F_NO_PREALLOC
@@ -210,7 +211,7 @@ class Unit:
         return BPF_F_NO_PREALLOC if size > PREALLOCATED_BYTES and self.allocates else 0
 
     def make_hot(self, spec: MapSpec) -> None:
-        """Give an aggregate that programs only add to, and that nobody empties, its hot elements."""
+        """Give an aggregate hot elements, if programs only add to it and nobody empties it."""
         name = self.script_name(spec.name)
         adds = isinstance(spec.value, Aggregate) and spec.value.is_additive and not spec.read_in_kernel
         is_small = spec.type == "percpu_hash" and spec.key_size <= HOT_KEYS
@@ -237,7 +238,7 @@ class Unit:
         return MapAddr(ZERO)
 
     def current_tasks(self) -> MapSpec:
-        """Where each CPU keeps the pointer to its current task; the runtime finds it out."""
+        """The table of where each CPU keeps the pointer to its current task; the runtime fills it in."""
         cpus = region_count(self.world.cpus)
         return self.maps[self.internal(CURRENT, lambda: MapSpec(
             CURRENT, "array", 4, 8 * cpus, 1, BPF_F_MMAPABLE, cpus=cpus))]
@@ -302,7 +303,7 @@ class Unit:
             UNWIND_FILES, "hash", unwind_format.FILE_KEY.size, unwind_format.FILE.size, unwind_format.MOST_FILES))
 
     def unwind_asks(self) -> str:
-        """Files of which programs want to know."""
+        """The ring through which programs ask for files."""
         return self.internal(UNWIND_ASKS, lambda: MapSpec(UNWIND_ASKS, "ringbuf", 0, 0, unwind_format.ASKS_BYTES))
 
     def budget(self) -> MapSpec:
@@ -421,5 +422,5 @@ def short_type(type: Type) -> Type:
 
 
 def is_scalar(type: Type | None) -> bool:
-    """Fits a register."""
+    """Whether a value of the type fits a register."""
     return isinstance(type, Scalar)

@@ -20,13 +20,13 @@ NUMBER = "timespec64"  # a struct of the kernel that begins with a number of 64 
 
 
 def loads_current(unit: Unit) -> bool:
-    """Whether the current task takes no call; with -k kernel memory is read by helpers."""
+    """Whether the current task is known without a call. Not with -k, where helpers read kernel memory."""
     return bool(ARCHES[unit.world.arch].current_task) and unit.feature("current_task_variable") \
         and unit.feature("rdonly_cast") and not unit.options.count_reads and unit.world.find_struct(NUMBER) is not None
 
 
 def load_current_tasks(lo: Lower) -> None:
-    """Replace the calls that are left of those for the current task."""
+    """Replace the remaining helper calls for the current task by loads."""
     for function in lo.program.functions:
         for block in list(function.blocks):
             while (call := _find_call(block)) is not None and loads_current(lo.unit):
@@ -38,7 +38,7 @@ def _find_call(block: BasicBlock) -> Op | None:
 
 
 def _split_block(unit: Unit, function: BpfFunction, block: BasicBlock, call: Op) -> BasicBlock:
-    """The block up to the call and the load; what is after the call is returned."""
+    """End the block with the load, and the call as its fallback; returns a block with the rest."""
     at = block.ops.index(call)
     rest = function.block("task", block.cold)
     rest.ops, block.ops = block.ops[at + 1:], block.ops[:at]

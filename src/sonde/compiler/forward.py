@@ -12,7 +12,7 @@ Word = tuple[Slot, int, int]  # bytes of the frame: their slot, where they begin
 
 
 def forward_stores(function: BpfFunction) -> None:
-    """Take from registers what a load of the same block would take from the frame."""
+    """Replace loads from the frame by the registers that the same block stored there."""
     exposed = {op.args[0] for block in function.blocks for op in block.ops if op.kind == "addr"}
     for block in function.blocks:
         _forward_in_block(block, {slot for slot in exposed if type(slot) is Slot})

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 def has_gate(options: Options, probe: CheckedProbe) -> bool:
-    """Whether a clause's action can be held back. One that ends what another clause began cannot: it runs only for what
-    was let in, and held back it would leave a beginning behind that the next end is then taken for."""
+    """Whether a clause's action can be held back. An action that ends what another clause began cannot: held back, it
+    would leave a beginning that the next end would match wrongly."""
     return options.gated and asks_for_group(probe)
 
 
 def asks_for_group(probe: CheckedProbe) -> bool:
-    """Whether -C holds for a clause: its events are somebody's, and it does not end what was let in."""
+    """Whether -C applies to a clause: its events belong to a task, and it does not end what another clause began."""
     return not is_exempt(probe) and not _ends_others(probe)
 
 
 def is_exempt(probe: CheckedProbe) -> bool:
-    """Whether no budget holds back a clause."""
+    """Whether no budget applies to a clause."""
     return KINDS[probe.attach[0].kind].exempt
 
 
 def _ends_others(probe: CheckedProbe) -> bool:
-    """Whether the predicate asks for an element that the action deletes, and does not make."""
+    """Whether the predicate reads an element that the action deletes and does not make."""
     read = {node.name for node in walk_nodes(probe.clause.predicate) if isinstance(node, MapRef)}
     return bool(read & deleted_maps(probe) - assigned_maps(probe))
 
@@ -58,18 +58,18 @@ def deleted_maps(probe: CheckedProbe) -> set[str]:
 
 
 def used_maps(probe: CheckedProbe) -> set[str]:
-    """All maps that a clause has to do with."""
+    """All maps that a clause uses."""
     return {node.name for node in walk_nodes(probe.trees) if isinstance(node, MapRef)}
 
 
 def dated_maps(probe: CheckedProbe) -> set[str]:
-    """The maps that a clause writes the time to."""
+    """The maps in which a clause stores the time."""
     return {node.target.name for node in walk_nodes(probe.trees) if isinstance(node, Assign) and isinstance(
         node.target, MapRef) and any(is_clock(n) for n in walk_nodes(node.value))}
 
 
 def describe_gate(checked: CheckedScript, names: list[str]) -> Gate | None:
-    """What the runtime needs to know of it; None without a budget, or with nothing that it could hold back."""
+    """What the runtime needs to know about the gate; None without a budget, or if no clause can be held back."""
     budgeted = [probe for probe in checked.probes if not is_exempt(probe)]
     if not checked.options.gated or not budgeted:
         return None

@@ -35,7 +35,7 @@ def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
 
 
 def _single_function(spec: ProgramSpec, kind: str) -> bool:
-    """Whether a program serves many functions by that one kind, and is in one piece."""
+    """Whether a program serves many functions by that one kind, and has a single BPF function."""
     return len(spec.attach) > 1 and len(spec.functions) < 2 and len(spec.code) // 8 < LONGEST and not any(
         a.offset or a.method != kind for a in spec.attach)
 
@@ -46,7 +46,7 @@ def _match_pairs(entry: ProgramSpec, exit: ProgramSpec) -> bool:
 
 
 def _join_pair(entry: ProgramSpec, exit: ProgramSpec, question: int, order: str) -> ProgramSpec:
-    """Ask which time it is; the return's program stands after the entry's. The context survives in r6."""
+    """The entry's program, then the return's, after a test of which of them this run is. The context survives in r6."""
     size = len(entry.code) // 8
     skip = insn.branch("jne", 0, None, 0, "")
     skip.off = size

@@ -1,4 +1,4 @@
-"""Passes over IR: control flow, value numbering with folding, dead code. Each takes and changes a Function."""
+"""Passes over IR: control flow, value numbering with folding, dead code. Each changes a BpfFunction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _skip_jumps(block: BasicBlock) -> BasicBlock:
-    """Where a jump to ``block`` ends up, following blocks that only jump on."""
+    """The block where a jump to ``block`` ends up, past blocks that only jump on."""
     seen = set()
     while len(block.ops) == 1 and block.ops[0].kind == "jump" and block not in seen:
         seen.add(block)
@@ -184,7 +184,7 @@ class Numbering:
         return False
 
     def _key(self, op: Op) -> Key | None:
-        """What makes two operations the same; None if it must not be shared."""
+        """What operations that compute the same have in common; None if the operation must not be shared."""
         if op.kind not in ALU and op.kind not in ("neg", "swap", "sext", "zext") and not op.pure:
             return None
         args: list[int] = []
@@ -212,7 +212,7 @@ class Numbering:
             self.bits[dst] = self._bound(op.args[0]) - op.args[1]
 
     def _bound(self, operand: Operand) -> int:
-        """The value of ``operand`` is below 2 ** this."""
+        """A number of bits: the value of ``operand`` is below 2 to the power of it."""
         if isinstance(operand, int):
             return operand.bit_length() if operand >= 0 else 64
         return self.bits.get(operand, 64) if type(operand) is Reg else 64

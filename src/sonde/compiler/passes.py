@@ -38,7 +38,7 @@ class Pass(Record):
 
 
 def _for_each_function(run: Callable[[BpfFunction], object]) -> Callable[[Lower], object]:
-    """The pass that does it to every function of the program."""
+    """A pass that runs ``run`` on every function of the program."""
     return lambda lo: [run(function) for function in lo.program.functions]
 
 
@@ -70,7 +70,7 @@ PASSES = (
 
 
 def run_passes(lo: Lower, show: Show | None, verify: bool) -> None:
-    """Run them all. ``show(name, text)`` gets the program after each; ``verify``: and it is checked then."""
+    """Run all passes. ``show(name, text)`` gets the program after each; with ``verify`` it is checked after each."""
     facts: set[str] = set()
     _show_program(lo.program, "ir", show)
     for step in PASSES:

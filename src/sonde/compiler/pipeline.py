@@ -62,8 +62,8 @@ def _may_exit(probe: CheckedProbe) -> bool:
 
 
 def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
-    """Those whose exit() keeps other programs from running: all that may run before ``end``, unless it is one
-    ``begin`` alone."""
+    """The probes whose exit() keeps other programs from running: all that may run before ``end``, unless that is a
+    single ``begin``."""
     probes = [p for p in checked.probes if p.attach[0].kind != "end" and not KINDS[p.attach[0].kind].exercise]
     return probes if [p.attach[0].kind for p in probes] != ["begin"] else []
 

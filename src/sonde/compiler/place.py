@@ -2,7 +2,7 @@
 
 The frame has 512 bytes for the main function and its callbacks together; scratch memory is an array map of one element
 with a part for each CPU. A program that can be preempted on its CPU (a uprobe) instead claims one of several parts; see
-``lower/scratch``.
+``define_scratch`` in lower/program.py.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def _kernel_context(kind: ProbeKind) -> type[Context] | None:
 
 
 def _own_context(kind: ProbeKind) -> type[Context]:
-    """The context of a kind whose events all lie alike; tracepoints, which do not, have that of raw ones here."""
+    """The context of a kind whose events all have one layout; for tracepoints, that of raw ones."""
     if kind.iterates:
         return IteratorContext
     if kind.session:
@@ -96,7 +96,8 @@ def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedPro
 
 
 def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple[CheckedProbe, Planned]]:
-    """A program, and before that of a return by a kretprobe which is to have arguments, one that keeps them."""
+    """The program; for a return served by a kretprobe that needs arguments, preceded by one that saves them at the
+    entry."""
     point, used = planned.attach[0], args_used(probe)
     if not KINDS[point.kind].typed or KINDS[point.method].typed or not KINDS[point.kind].returns or used == set():
         return [(probe, planned)]
@@ -114,8 +115,8 @@ def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple
 
 
 def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
-    """Tracepoints that some clause takes as they are and some other by a raw one. All are to take them as they are:
-    the kernel would not keep the order of the clauses otherwise."""
+    """Tracepoints that one clause takes classic and another raw. All clauses must take them classic: the kernel would
+    not keep the order of the clauses otherwise."""
     clauses = [[a for a in probe.attach if a.kind == "tracepoint"] for probe in probes]
     count: dict[str, int] = {}
     for name in [a.name for points in clauses for a in points]:
@@ -156,7 +157,7 @@ def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Pla
 
 
 def _shared_probe(clauses: object) -> object:
-    """The key of programs that fire together. A clause that names a place twice fires twice, by itself."""
+    """The key of programs that fire together. A clause that names an attach point twice fires twice, by itself."""
     assert isinstance(clauses, tuple)
     return clauses if 1 < len(clauses) == len(set(clauses)) else None
 
@@ -166,7 +167,7 @@ def _place_key(planned: Planned, point: Attach) -> object:
 
 
 def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Planned]:
-    """The programs of one clause; ``classic``: tracepoints that are taken as they are."""
+    """The programs of one clause; ``classic``: tracepoints that must be taken classic."""
     groups: dict[object, Planned] = {}
     used = args_used(probe)
     for attach in probe.attach:
@@ -187,7 +188,7 @@ def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Plann
 
 def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | None,
                   ) -> tuple[Context, str, object]:
-    """(context, how, what must be equal for attach points to share a program)."""
+    """(context, method, key) by which an attach point is served: attach points with equal keys can share a program."""
     if attach.kind in FUNCTIONS:
         way = attach.method
         if KINDS[way].typed and attach.reason == "many":
@@ -224,8 +225,8 @@ def _can_be_preempted(unit: Unit, attach: Attach) -> bool:
 
 
 def _syscall_tracepoints(unit: Unit) -> tuple[str, tuple[type[SyscallContext], type[SyscallContext]]]:
-    """By which two tracepoints all system calls are seen: raw ones, or the classic ones of those, whose programs the
-    kernel lets nobody preempt. One that is preempted hides from the others of its CPU what happens meanwhile."""
+    """The two tracepoints by which all system calls are seen: the raw ones, or their classic ones, whose programs
+    cannot be preempted. A preempted program hides later events of its CPU from the others."""
     if unit.feature("preemptible_raw_tp"):
         return "raw_syscalls", (RecordedEnterContext, RecordedExitContext)
     return "raw", (SyscallEnterContext, SyscallExitContext)

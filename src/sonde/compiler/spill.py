@@ -29,7 +29,7 @@ def spill_to_scratch(program: Program) -> None:
 
 
 def _spill_some(function: BpfFunction, room: int) -> bool:
-    """Spill the values of as many spill slots as there are too many; whether there were any."""
+    """Spill the values of as many spill slots as exceed the room; returns whether there were any."""
     frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
     spills = max(room - frame, SPILL_ROOM) // 8
     if _most_live(function) <= spills:

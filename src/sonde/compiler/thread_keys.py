@@ -38,7 +38,7 @@ def maps_of_threads(checked: CheckedScript, world: World) -> set[str]:
 
 
 def slot_table(spec: MapSpec, cpus: int) -> MapSpec:
-    """The slots of a map: four for each element that it may have, and the purses with what all elements cost."""
+    """The table of a map's slots: four for each element that it may have, and the purses that pay for elements."""
     count = min(max(1 << (4 * spec.max_entries - 1).bit_length(), LEAST_SLOTS), MOST_SLOTS)
     purses = min(cpus, PURSES)
     shares = [spec.max_entries // purses + (number < spec.max_entries % purses) for number in range(purses)]
@@ -56,7 +56,7 @@ def _can_hold(info: ScriptMap) -> bool:
 
 
 def _used_otherwise(probe: CheckedProbe) -> set[str]:
-    """Maps of which a clause asks what slots cannot do."""
+    """Maps that a clause uses in a way that slots do not support."""
     if KINDS[probe.attach[0].kind].iterates:
         return {node.name for node in walk_nodes(probe.trees) if isinstance(node, MapRef)}
     at_end = probe.attach[0].kind == "end"

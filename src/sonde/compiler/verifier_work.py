@@ -71,7 +71,7 @@ def _of_call(node: Call) -> int:
 
 
 def count_rounds(loop: For | While) -> int | None:
-    """The most rounds that a loop can make, if that is plain to see."""
+    """The most rounds that a loop can make, if the script shows it."""
     if isinstance(loop, While):
         return _is_counted(loop)
     if loop.end is None or not isinstance(loop.start.const, int) or not isinstance(loop.end.const, int):
@@ -98,7 +98,7 @@ def _is_counted(loop: While) -> int | None:
 
 
 def _is_stepped(statement: Node) -> list[Variable]:
-    """The variable that a statement adds a positive constant to."""
+    """The variable to which a statement adds a positive constant."""
     if isinstance(statement, ExprStmt) and isinstance(statement.expr, Unary) and statement.expr.op == "++" \
             and isinstance(statement.expr.operand, Variable):
         return [statement.expr.operand]
@@ -126,7 +126,7 @@ def _is_target(body: Tree, variable: Variable) -> bool:
 
 
 def stays_loop(loop: For | While) -> bool:
-    """Whether the verifier may as well follow it round by round."""
+    """Whether a loop is cheap enough for the verifier to follow round by round."""
     count = count_rounds(loop)
     if count is None or count > ROUNDS:
         return False

@@ -39,7 +39,7 @@ class NaturalLoop:
         return {r.id for b in exits for r in b.ops[-1].registers()}
 
     def _counts(self) -> bool:
-        """Whether its head compares a number that only ever grows or shrinks by constants with a constant."""
+        """Whether its head compares a constant with a number that only changes by constants in one direction."""
         last = self.head.ops[-1]
         if last.kind != "branch" or type(last.args[0]) is not Reg or type(last.args[1]) is not int \
                 or all(s in self.blocks for s in self.head.successors):
@@ -59,7 +59,7 @@ def _find_definitions(blocks: set[BasicBlock]) -> dict[Reg, list[Op]]:
 
 
 def _is_step(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> bool:
-    """Whether what is assigned to the counter is the counter plus or minus a constant."""
+    """Whether the value assigned to the counter is the counter plus or minus a constant."""
     made = _find_origin(op, counter, defined)
     if made.kind not in ("add", "sub") or type(made.args[1]) is not int:
         return False

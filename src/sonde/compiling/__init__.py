@@ -28,7 +28,7 @@ RECURSION = 12000  # Python's own limit is too low for scripts that nest as deep
 
 
 def mask_features(world: World, denied: Iterable[str]) -> World:
-    """The World without some features: for --no-feature, and to compile again without direct loads."""
+    """The World without some features, for --no-feature, and to compile again without direct loads."""
     mask: Any = FeatureMask(world, frozenset(denied))
     less: World = mask
     return less
@@ -49,7 +49,7 @@ class FeatureMask:
 
 
 class RefusalMask:
-    """A World that knows better which functions take no fentry or fexit."""
+    """A World in which some functions take no fentry or fexit."""
 
     def __init__(self, world: World, functions: Sequence[str]) -> None:
         self._world = world
@@ -64,14 +64,14 @@ class RefusalMask:
 
 
 def mask_refusals(world: World, functions: Sequence[str]) -> World:
-    """The World after the kernel has refused to attach to functions what was to be attached there."""
+    """The World after the kernel has refused to attach to ``functions``."""
     mask: Any = RefusalMask(world, functions)
     less: World = mask
     return less
 
 
 def live_world() -> World:
-    """What can be asked of the running kernel."""
+    """The World of the running kernel."""
     from ..kernel.types.world import LiveWorld
     return LiveWorld()
 
@@ -104,7 +104,7 @@ def compile_or_recall(source: Source, options: Options) -> ScriptSpec:
 
 def _compile_source(source: Source, options: Options, world: World, show: Show | None = None,
                     verify: bool = False) -> tuple[ScriptSpec, bool]:
-    """The spec, and whether the script's files were looked for in folders that are not Sonde's own."""
+    """The spec, and whether files were looked for outside of Sonde's own folders."""
     if sys.getrecursionlimit() < RECURSION:
         sys.setrecursionlimit(RECURSION)
     files = _files_of(options, world)

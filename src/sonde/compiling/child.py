@@ -70,7 +70,7 @@ def _describe_end(status: int) -> str:
 
 
 def _read_answer(answers: int, check_end: Callable[[], object]) -> bytes | None:
-    """All that the child writes; None if its time is over before its end."""
+    """All output of the child; None if the time is over before its end."""
     ready, deadline, data = select.poll(), monotonic() + LONGEST, bytearray()
     ready.register(answers, select.POLLIN)
     while monotonic() < deadline and len(data) < _LARGEST:

@@ -39,7 +39,7 @@ _LISTS = ("/sys/kernel/tracing/available_filter_functions", "/sys/kernel/debug/t
 
 
 class RecordingWorld:
-    """A World that answers as another does and notes on what its answers depend."""
+    """A World that passes questions on to another, and records what the answers depend on."""
 
     def __init__(self, world: Any) -> None:
         self._world = world
@@ -51,7 +51,7 @@ class RecordingWorld:
         return getattr(self._world, name)
 
     def has_feature(self, name: str) -> bool:
-        """As the World says; but what could not be found out may be found out the next time."""
+        """As the World says; but a feature that could not be tested this time may be the next time."""
         answer: bool = self._world.has_feature(name)
         self.lasting &= answer or self._world.is_certain(name)
         return answer
@@ -85,8 +85,8 @@ class RecordingWorld:
 
 
 def script_key(source: Source, options: Options) -> bytes:
-    """All that compiling a script depends on and that is cheap to look at; b"" if it is not to be kept: one that is
-    compiled for the process of -c, or with other lists of functions or types than the kernel's."""
+    """Everything that compiling a script depends on and that is cheap to read; b"" if the result must not be stored: it
+    is for the process of -c, or uses lists of functions or types other than the kernel's."""
     boot = _read("/proc/sys/kernel/random/boot_id")
     if boot is None or options.cpid or places.traceable_functions or not os.path.exists(places.OWN_BTF):
         return b""
@@ -100,7 +100,7 @@ def script_key(source: Source, options: Options) -> bytes:
 
 
 def load_compiled(key: bytes) -> ScriptSpec | None:
-    """The spec that was kept under a key; None if there is none, or tracefs has something else now."""
+    """The spec stored under a key; None if there is none, or if tracefs has changed."""
     data = read_cache(_file_name(key)) or b""
     if len(data) < 4 or crc32(data[4:]).to_bytes(4, "little") != data[:4]:
         return None
@@ -112,7 +112,7 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
 
 
 def keep_compiled(key: bytes, spec: ScriptSpec, witness: RecordingWorld) -> None:
-    """Keep a spec for the next start, if it can be."""
+    """Store a spec for the next start, if possible."""
     from ..spec import CURRENT
     from .spec_codec import NotPlainError, pack_spec
     if not witness.lasting:
@@ -130,7 +130,7 @@ def keep_compiled(key: bytes, spec: ScriptSpec, witness: RecordingWorld) -> None
 
 
 def _file_name(key: bytes) -> str:
-    """Two keys of one name take each other's place."""
+    """The name of a key's file: keys with the same name replace one another."""
     return f"{PREFIX}{crc32(key):08x}{adler32(key):08x}"
 
 

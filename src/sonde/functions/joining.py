@@ -134,7 +134,7 @@ def _append_text(lo: Lower, whole: Mem, used: Reg, room: int, text: Mem, capacit
 
 @contextmanager
 def _remaining_room(lo: Lower, whole: Mem, used: Reg, room: int) -> Iterator[Mem]:
-    """The place for the next text, if ``used`` is at most ``room``."""
+    """The memory for the next text, if ``used`` is at most ``room``."""
     fits, on = lo.b.block("fits"), lo.b.block("on")
     lo.b.branch("jle", used, room, fits, on)  # where it always is, the verifier needs the check
     lo.b.start(fits)

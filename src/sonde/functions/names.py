@@ -28,7 +28,7 @@ def _write_usym(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 
 
 def _library_index(lo: Lower, call: Call) -> Operand:
-    """Which of a function's texts it is, also of a number that has none."""
+    """The index of a number's text in a function's table, also for a number without a text."""
     last = len(list_texts(call.name, lo.world.arch)) - 1
     index = lo.b.function.reg("index")
     lo.b.set(index, lo.b.extend(lo.scalar_value(call.args[0]), 32, True))
@@ -55,7 +55,7 @@ def _library_index(lo: Lower, call: Call) -> Operand:
 
 
 def _limit(lo: Lower, index: Reg, last: int) -> None:
-    """Numbers beyond the last text get that."""
+    """The number, or for one beyond the last text, the last text's."""
     unknown, known = lo.b.block("unknown"), lo.b.block("known")
     lo.b.branch("jgt", index, last, unknown, known)
     lo.b.start(unknown)
@@ -65,7 +65,7 @@ def _limit(lo: Lower, index: Reg, last: int) -> None:
 
 
 def _write_library_text(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
-    """Copy it out of a table that has them all."""
+    """Copy the text from a table of all of them."""
     index = _library_index(lo, call)
     table = lo.b.address(MapAddr(lo.unit.text_table(call.name, text_table(call.name, lo.world.arch))))
     text = Mem(lo.b.alu("add", table, lo.b.alu("mul", index, TEXT_BYTES)))

@@ -120,7 +120,7 @@ def _branch_on_end(lo: Lower, base: Reg, at: int, capacity: int, yes: BasicBlock
 
 def _branch_on_fit(lo: Lower, base: Reg, off: int, segment: Segment, capacity: int, yes: BasicBlock,
                    no: BasicBlock) -> None:
-    """Whether the bytes from ``base + off`` on are those of the segment (none of which is NUL)."""
+    """Branch on whether the bytes from ``base + off`` on fit the segment (which never matches a NUL)."""
     if off + len(segment) > capacity:
         lo.b.jump(no)
         return
@@ -158,7 +158,7 @@ def byte_ranges(allowed: frozenset[int]) -> list[tuple[int, int]]:
 
 
 def _search_segment(lo: Lower, text: Mem, start: Operand, segment: Segment, capacity: int, no: BasicBlock) -> Reg:
-    """The first place from ``start`` on where the segment fits."""
+    """The first position from ``start`` on where the segment fits."""
     def look(at: Reg, match: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
         other = lo.b.block("other")
         _branch_on_fit(lo, at, 0, segment, len(segment), match, other)
@@ -170,7 +170,7 @@ def _search_segment(lo: Lower, text: Mem, start: Operand, segment: Segment, capa
 
 def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capacity: int, yes: BasicBlock,
             no: BasicBlock) -> None:
-    """Whether the segment is the end of what follows ``at``."""
+    """Branch on whether the segment is the end of the text after ``at``."""
     if not segment:
         lo.b.jump(yes)
         return

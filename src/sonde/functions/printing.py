@@ -84,7 +84,7 @@ def _lower_printf(lo: Lower, call: Call) -> None:
 
 
 def _own_texts(call: Call) -> SiteData:
-    """Which arguments are texts and characters of the script itself: they are printed as they are."""
+    """Which arguments are constant texts and characters of the script: they are printed as they are."""
     own = [number for number, arg in enumerate(call.args[1:]) if isinstance(arg, Expr) and _is_own(arg)]
     return {"own": own} if own else {}
 

@@ -30,7 +30,7 @@ class CMacro:
 
 
 def parse_macro_parameters(text: str) -> tuple[list[str], int] | None:
-    """``(a, b)`` → the names and where the body starts; None if it is malformed."""
+    """``(a, b)`` → the names, and where the body starts; None if it is malformed."""
     match = regex_cache.match(_PARAMETERS, text, regex_cache.ASCII)
     if match is None:
         return None
@@ -114,7 +114,7 @@ def _expand_plain(token: Token, plain: dict[str, str], macros: dict[str, CMacro]
 
 
 def _collect_arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | None, int]:
-    """The arguments from the ``(`` at ``index`` on, and what comes after the ``)``."""
+    """The arguments that follow the ``(`` at ``index``, and the index after the ``)``."""
     depth, index = 1, index + 1
     arguments: list[list[Token]] = [[]]
     while index < len(tokens) and tokens[index][0] != "eof":

@@ -38,7 +38,7 @@ def parse_entries(section: str) -> list[tuple[str, str]]:
 
 
 def describe_columns(section: str) -> dict[str, str]:
-    """What COLUMNS says of each of its names, of maps without their keys; the first entry counts."""
+    """What COLUMNS says of each name, of maps without their keys; the first entry of a name counts."""
     said: dict[str, str] = {}
     before = ""
     for left, right in parse_entries(section):
@@ -97,7 +97,7 @@ def comment_beside(text: str, offset: int) -> str:
 
 
 def _trailing_comment(line: str) -> str:
-    """What stands after the first // that is not in a string, if the map at the line's begin is the last before it."""
+    """The text after the first // outside of strings, if the map at ``begin`` is the last one before it."""
     quoted = False
     for at, char in enumerate(line):
         if char == '"' and line[at - 1:at] != "\\":
@@ -108,7 +108,7 @@ def _trailing_comment(line: str) -> str:
 
 
 def choose_alternative(said: str, given: set[str]) -> str:
-    """A description without "with -m milliseconds": where -m is among the options ``given``, in milliseconds."""
+    """A description without its "with -m milliseconds", which replaces the first word if -m is ``given``."""
     match = regex_cache.search(_ALTERNATIVE, said) if "with -" in said else None
     if match is None:
         return said
@@ -117,7 +117,7 @@ def choose_alternative(said: str, given: set[str]) -> str:
 
 
 def given_options(text: str, named: Mapping[str, str]) -> set[str]:
-    """The short names, by the OPTIONS of a script's head, of the options that it was given."""
+    """The short names of the options that the script was given, by the OPTIONS section of its head."""
     given: set[str] = set()
     for left, _ in parse_entries(head_section(text, "OPTIONS")):
         names = [part.split()[0] for part in left.split(",") if part.strip()]

@@ -149,8 +149,8 @@ class Cursor:
         self.fail(code, f"syntax: expected {expected}", self.first_word(), [f"found {shown}", *(hints or advice)])
 
     def first_word(self) -> Span:
-        """What an error about the current token underlines: a word or a number, one character of anything else, or the
-        use of the C macro that the token comes from."""
+        """What an error about the current token underlines: a word or number, one character of anything else, or the
+        use of the C macro that produced the token."""
         kind, text, start, end = self.token
         if kind == "int":
             word = regex_cache.compile(r"[\w.]+", regex_cache.ASCII).match(self.source.text, start)

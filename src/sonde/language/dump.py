@@ -63,7 +63,7 @@ def _add_child_lines(name: str, value: Any, depth: int, lines: list[str]) -> Non
 
 
 def _checked_result(node: Node) -> str:
-    """What the checker found out about an expression."""
+    """The type and constant that the checker gave an expression."""
     if not isinstance(node, Expr):
         return ""
     text = f" :: [{node.type}]" if node.type is not None else ""

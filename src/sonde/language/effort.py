@@ -16,28 +16,28 @@ LONG = 16                 # characters of a token that count as one more
 
 
 class Effort:
-    """What one script has cost so far. Each method raises :class:`~sonde.errors.CompileError` at what is too much."""
+    """What one script has cost so far. Each method raises :class:`~sonde.errors.CompileError` when it is too much."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._tokens = self._files = self._bytes = self._read = 0
 
     def count_tokens(self, texts: list[str], span: Span) -> None:
-        """Tokens that a macro at ``span`` was replaced by."""
+        """Count the tokens that replaced a macro at ``span``."""
         self._tokens += len(texts) + sum(map(len, texts)) // LONG
         if self._tokens > MOST_TOKENS:
             self._refuse(f"C macros are replaced by more than {MOST_TOKENS} tokens", span,
                          "each macro that uses another one twice doubles it")
 
     def count_read(self, tokens: int, span: Span) -> None:
-        """So many tokens of a definition, a probe or the like that starts at ``span``."""
+        """Count the tokens of a definition, a probe or the like that starts at ``span``."""
         self._read += tokens
         if self._read > MOST_READ:
             self._refuse(f"it and what it includes have more than {MOST_READ} words and signs", span,
                          "do files include one another?")
 
     def count_file(self, size: int, span: Span) -> None:
-        """A file of so many characters that is included or imported at ``span``."""
+        """Count the characters of a file that is included or imported at ``span``."""
         self._files += 1
         self._bytes += size
         if self._files > MOST_FILES:

@@ -75,7 +75,7 @@ class FileParser(StatementParser):
             self._script.unread.append(hint)
 
     def report_inclusion(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> None:
-        """An error of an #include or import, which may stand between items: none is abandoned."""
+        """Add an error about an #include or import. These may stand between items, so no item is abandoned."""
         if not self.should_stop():
             self.diagnostics.error(code, message, span, hints)
 

@@ -65,9 +65,9 @@ class Files:
         return predefined_macros(self.machine)
 
     def find_header(self, name: str, quoted: bool, includer: Source, following: bool = False) -> str | None:
-        """The path of a header that has to be read; None if nobody needs it, or it is missing. What is quoted is looked
-        for beside the file that includes it and in the working directory first; ``following``: only in the directories
-        after that in which the includer is."""
+        """The path of a header that has to be read; None if it is missing or not needed. A quoted name is first looked
+        for beside the including file and in the working directory. ``following``: only in the directories after the
+        includer's own."""
         folders = [*([directory_of(includer), ""] if quoted else []), *self.directories,
                    *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
         if following:
@@ -76,7 +76,7 @@ class Files:
         return self._first_match(name, folders, os.path.isfile)
 
     def find_import(self, name: str, importer: Source, refused: dict[str, str]) -> str | None:
-        """The path of what ``import`` names: beside the script, or shipped with Sonde. What others can write to is
+        """The path of an import: beside the script, or shipped with Sonde. Files that other users can write to are
         skipped, with the reason put into ``refused``."""
         def is_usable(path: str) -> bool:
             if not os.path.exists(path):
@@ -120,12 +120,12 @@ class Files:
 
 
 def directory_of(source: Source) -> str:
-    """The directory that relative names in a source start from."""
+    """The directory against which relative names in a source are resolved."""
     return os.path.dirname(source.name) if os.path.sep in source.name else ""
 
 
 def is_system_header(name: str) -> bool:
-    """Whether a header that was not found is one that nobody needs."""
+    """Whether a header is one of the system's, which scripts do not need."""
     first, slash, _ = name.partition("/")
     return name == "vmlinux.h" or (first in _FOLDERS if slash else name.removesuffix(".h") in _C_HEADERS)
 

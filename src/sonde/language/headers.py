@@ -29,8 +29,8 @@ class HeaderParser(FileParser):
         return regex_cache.search(_ONCE, self.source.text) is not None
 
     def parse_whole_header(self) -> None:
-        """The header, by libclang if this reader does not understand all of it and the extra is installed. What clang
-        does not understand either stays as this reader found it."""
+        """Parse the header; with libclang if this reader does not understand all of it and the extra is installed. If
+        clang does not understand it either, this reader's result stays."""
         from ..base.installation import how_to_add
         from . import libclang
         state, known = self._save_state(), len(self.diagnostics.items)
@@ -149,7 +149,7 @@ class HeaderParser(FileParser):
         return pos if word is None or macro is None or macro.params is not None or macro.body else word.end()
 
     def _first_word(self, pos: int) -> str:
-        """What a declaration begins with; behind ``__extension__``, and of a macro that stands for it."""
+        """The first word of a declaration, after any ``__extension__``; for a macro, the first word of its body."""
         match = regex_cache.compile(r"(?:__extension__\s+)?(\w*)", regex_cache.ASCII).match(self.source.text, pos)
         assert match is not None
         macro = self._preprocessor.macros.get(match[1])

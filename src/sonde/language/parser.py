@@ -43,8 +43,8 @@ def parse_script(source: Source, diagnostics: Diagnostics, params: Sequence[str]
     finds what it includes and imports, which becomes part of the tree; ``find_type`` the types that constant
     expressions measure (``char name[sizeof(struct s)]``).
 
-    Errors are added to ``diagnostics``, with what could be parsed returned; call ``diagnostics.check()`` before the
-    tree is used.
+    Errors are added to ``diagnostics``, with what could be parsed returned; call ``diagnostics.raise_if_errors()``
+    before the tree is used.
     """
     return Parser(source, diagnostics, params, files, find_type=find_type).parse_script()
 
@@ -264,8 +264,8 @@ class Parser(FileParser):
         self._script.map_decls.append(ast.MapDecl(span, name, kind, entries, unit))
 
     def _parse_entries(self) -> tuple[int, int]:
-        """A number, a ``#define`` of one, a positional parameter, or so many times the size of a kind of objects, which
-        is the second of the result."""
+        """A number, a ``#define`` of one, a positional parameter, or a multiple of a kind of objects; the second value
+        is the size of that kind, else 0."""
         head = self.first_word()
         node = self.parse_expression()
         units: list[int] = []

@@ -190,7 +190,7 @@ class Preprocessor:
         return self.is_defined(word) == (name == "ifdef")
 
     def _skip_branches(self, pos: int, taken: bool = False) -> int:
-        """Past the branches that are not taken: after the #elif or #else that is, or after the #endif."""
+        """Skip the branches that are not taken: to after the #elif or #else that is taken, or after the #endif."""
         depth = 0
         for branch in regex_cache.compile(_BRANCH).finditer(self._source.text, pos):
             name = branch[1]

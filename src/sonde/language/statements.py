@@ -88,8 +88,8 @@ class StatementParser(DeclarationParser):
         return node
 
     def _parse_simple(self) -> Stmt:
-        """An assignment, or an expression for its effect: one that begins with a variable or a map does not end in
-        ``?:``, and a step stands alone."""
+        """An assignment, or an expression for its effect. An expression that begins with a variable or a map cannot end
+        in ``?:``, and ``++`` and ``--`` stand alone."""
         start, named = self.token[2], self.kind in ("var", "map")
         target = self.operand() if named else self.parse_expression()
         if self.kind not in _ASSIGNMENTS or not named:
@@ -219,7 +219,7 @@ class StatementParser(DeclarationParser):
         return ast.For(self.span_since(start), variable, first, last, body)
 
     def _parse_import_within(self) -> Stmt:
-        """As at the top level: what the file defines belongs to the script, wherever it is imported."""
+        """An import within a block: as at the top level, the definitions belong to the script."""
         start = self.advance()[2]
         token = self.expect("str")
         self.tail = False

@@ -31,7 +31,7 @@ def error_text(number: int) -> str:
 
 
 def signal_text(number: int) -> str:
-    """What a signal is called; "N/A" of a number that none has."""
+    """The name of a signal; "N/A" for a number without one."""
     from signal import strsignal
     if not 0 <= number <= LAST_SIGNAL:
         return "N/A"

@@ -10,8 +10,8 @@ from .world import World
 
 
 def is_ruled_out(predicate: Expr | None, world: World, options: Options, config: Config, functions: Functions) -> bool:
-    """Whether what functions answer makes a predicate false for ever: its clause need not be there at all, and costs
-    nothing."""
+    """Whether a predicate is always false because of what compile-time functions answer. Its clause is then dropped and
+    costs nothing."""
     def answered(node: Call) -> bool | None:
         row = functions.get(node.name)
         if row is None or row.answer is None or not node.args or not isinstance(node.args[0], StrLiteral):

@@ -64,7 +64,7 @@ def _note_written(clause: Clause, point: AttachPoint) -> WrittenPoint:
 
 
 def _expand_all(finder: ProbeFinder, clause: Clause) -> list[list[Attach]]:
-    """What there is of each attach point of a clause."""
+    """The attach points that exist, for each attach point of a clause."""
     finder.use = Use([clause.predicate, clause.body])
     finder.unmatched, finder.points = [], len(clause.points)
     said = len(finder.diagnostics.items)
@@ -77,15 +77,15 @@ def _expand_all(finder: ProbeFinder, clause: Clause) -> list[list[Attach]]:
 
 
 def _count_probes(finder: ProbeFinder, attach: list[Attach]) -> int:
-    """What an attach point is for ``max_probes``: the kernel's functions, or those of a program, that one link serves
-    are one, as in bpftrace, unless each is asked for its name."""
+    """How many probes an attach point counts as for ``max_probes``. As in bpftrace, functions that share one link count
+    as one, unless the script asks for the name of each."""
     together = [a for a in attach if a.wild and KINDS[a.kind].multi in ("kprobe_multi", "uprobe_multi")
                 and "probe" not in finder.use.names and finder.world.has_feature(KINDS[a.kind].multi)]
     return len(attach) - len(together) + len({a.target if KINDS[a.kind].user else "" for a in together})
 
 
 def in_mode(kind: str, options: Options) -> bool:
-    """Tests and benchmarks are left out of a trace, and they run without what a trace consists of."""
+    """Whether a kind of probe belongs to this run: tests and benchmarks run by themselves, without the others."""
     if options.mode:
         return kind in ("begin", "end", options.mode)
     return options.compile_only or options.exercises or not KINDS[kind].exercise
@@ -133,7 +133,8 @@ def _report_too_many(total: int, all_seen: bool, config: Config, diagnostics: Di
 
 
 def _why_none(clauses: Sequence[Clause]) -> str:
-    """What is said where nothing is attached: that tests or benchmarks were not asked for, if that is all there is."""
+    """The message where nothing is attached: perhaps the script has tests or benchmarks only, which were not asked
+    for."""
     kinds = {provider.name for clause in clauses for point in clause.points
              if point.parts and (provider := find_provider(point.parts[0]))}
     return "No probes attached; use --test to run test probes." if "test" in kinds else \

@@ -8,7 +8,8 @@ from .finder import ProbeFinder, is_pattern, pattern_matcher
 
 
 def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
-    """The functions of loaded programs that ``parts`` means, after the ``bpf``. A name may be that of several."""
+    """The functions of loaded BPF programs that ``parts`` (after the ``bpf``) match. Several programs may have one of
+    that name."""
     if not 1 <= len(parts) <= 2 or not all(parts):
         return finder.error("probe-form", f"{kind} probes on BPF programs are written {kind}:bpf:[id:]function", point)
     number, name = parts if len(parts) == 2 else ("*", parts[0])

@@ -24,8 +24,8 @@ class ClockChoice(Choice):
 
 
 def knows_function(context: CheckContext, node: Reference) -> bool:
-    """Whether a program can learn which function it was attached to: at a user function's return that is gone from the
-    registers, and older kernels do not tell."""
+    """Whether a program can learn which function it was attached to. At a user function's return the registers no
+    longer say so, and older kernels do not tell."""
     if context.program.kind != "uretprobe" or context.world.has_feature("uretprobe_func"):
         return True
     context.error("missing-feature", "this kernel does not tell programs the function of a uretprobe (Linux 6.7)", node,

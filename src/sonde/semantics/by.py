@@ -13,8 +13,8 @@ _COLUMN = regex_cache.compile(r"\bCOMM( *)")  # a heading, with the room up to t
 
 
 def show_groups(trees: Tree, by: str, functions: Functions) -> bool:
-    """Put ``by`` in the place of ``comm``, but where it is compared with, or is the text that a function looks into: a
-    script may choose tasks by their names and show their containers. Headings follow. False if nothing was shown."""
+    """Replace ``comm`` by ``by`` wherever it is shown. Comparisons and searches keep it: a script may choose tasks by
+    name and show their containers. Headings follow. False if nothing was replaced."""
     replaced = 0
     for node in list(walk_nodes(trees)):
         for field in node._fields:
@@ -34,7 +34,7 @@ def show_groups(trees: Tree, by: str, functions: Functions) -> bool:
 
 
 def _may_show(node: Node, at: int, functions: Functions) -> bool:
-    """Whether what a node has at a place is a value to be shown, or kept for that."""
+    """Whether the node's value at a position is shown, or stored to be shown."""
     if isinstance(node, Call) and node.name in functions:
         return not functions[node.name].takes_text(at)
     return not (isinstance(node, Binary) and node.op in ("==", "!=", "<", ">", "<=", ">="))

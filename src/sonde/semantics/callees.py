@@ -159,15 +159,15 @@ def settles_branch(condition: Expr) -> bool:
 
 
 def is_written(node: Expr, *but: type[Expr]) -> bool:
-    """Whether a constant is reckoned of what the script itself says, with nothing called, converted or of the classes
-    ``but``; or stands in ``comptime``."""
+    """Whether a constant is computed from what the script itself writes, without calls, conversions or nodes of the
+    classes ``but``; or is an argument of ``comptime``."""
     return settles_branch(node) or node.const is not None and not any(
         isinstance(part, (Cast, *but)) or isinstance(part, Reference) and part.callee is not None
         for part in walk_nodes(node))
 
 
 def deletes_key(node: object) -> bool:
-    """Whether a node takes an element out of a map."""
+    """Whether a node deletes an element of a map."""
     row = row_of(node)
     return row is not None and row.on_map == "delete"
 
@@ -178,7 +178,7 @@ def is_clock(node: object) -> bool:
 
 
 def argument_number(node: Reference) -> int:
-    """Of ``arg0``, ``arg1`` ...: which."""
+    """The number of ``arg0``, ``arg1`` ..."""
     return int(node.name.removeprefix("__builtin_").removeprefix("arg"))
 
 

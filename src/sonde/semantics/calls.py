@@ -91,7 +91,7 @@ def _report_probe(context: CheckContext, row: FunctionRow, node: Call) -> None:
 
 
 def _check_for_faults(context: CheckContext, node: Call) -> Type | None:
-    """Say what is wrong within the arguments of a call that is wrong itself."""
+    """Report errors within the arguments of a call that is wrong itself."""
     for arg in node.args:
         if isinstance(arg, (Name, Variable, Call)):
             context.check_expression(arg)
@@ -173,13 +173,14 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
 
 
 def _points_to_text(type: Type | None) -> bool:
-    """Whether str() of this is meant where a string is taken: a pointer to characters, or an array of them."""
+    """Whether an argument where a string is expected stands for str() of it: a pointer to characters, or an array of
+    them."""
     target = type.to if isinstance(type, Pointer) else type.of if isinstance(type, Array) else None
     return isinstance(target, Int) and target.bits == 8
 
 
 def _check_form(context: CheckContext, row: FunctionRow, node: Call, arg: Node, kinds: list[str]) -> bool:
-    """Arguments that name something."""
+    """Check arguments that name something."""
     fine = {"map": isinstance(arg, MapRef), "key": isinstance(arg, MapRef), "var": isinstance(arg, Variable),
             "type": isinstance(arg, TypeSyntax)}
     if kinds == ["raw"] or any(fine.get(kind, True) for kind in kinds):
@@ -234,7 +235,7 @@ def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, para
 
 
 def _quote_hints(node: Call) -> list[str]:
-    """Hints for a call that has a character where it wants a string."""
+    """Hints for a call that has a character literal where it needs a string."""
     written = [arg.span.text for arg in node.args if isinstance(arg, Expr)]
     return ["strings are written in double quotes, 'x' is the number of a character: "
             f"{node.name}(\"...\")"] if any(text.startswith("'") for text in written) else []
@@ -245,7 +246,7 @@ def _quote_hints(node: Call) -> list[str]:
 
 def check_whole_map(context: CheckContext, target: MapRef, node: Call, value: Type = VOID, top: int = 0, div: int = 0
                     ) -> Type | None:
-    """``value``, if the call is about a map that exists, if only in code that does not run here."""
+    """``value``, if the call is about an existing map, even one that only code that does not run here fills."""
     if target.key is not None:
         context.error("bad-argument", f"{node.name}() expects a map argument", target,
                       [f"the whole map is {target.name}"])

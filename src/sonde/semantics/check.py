@@ -102,7 +102,7 @@ WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")
 
 
 def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
-    """Where the kernel tells nothing of its types, that is the reason, not a spelling."""
+    """If the kernel has no type information, say so: the names are not misspelled."""
     wanting = [item for item in diagnostics.items if item.severity == "ERROR" and item.code in WANT_TYPES]
     if wanting and world.find_struct("task_struct") is None:
         wanting[0].hints = [f"kernel {world.release} has no type information (BTF): it takes CONFIG_DEBUG_INFO_BTF, "
@@ -110,7 +110,7 @@ def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
 
 
 def _known_parameters(script: Script, options: Options, functions: Functions, diagnostics: Diagnostics) -> None:
-    """Nothing that is given after -- may be lost on a script that never asks for it."""
+    """Report parameters given after -- that the script does not have."""
     named = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.tables, script.functions])
              if isinstance(node, Call) and node.name in functions and functions[node.name].parameter
              and node.args and isinstance(node.args[0], StrLiteral)}
@@ -138,7 +138,7 @@ def _declare_maps(context: CheckContext, declarations: list[MapDecl], diagnostic
 
 
 def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_passes: int) -> Diagnostics:
-    """Visit every program until no variable or map changes its type; what the last visit found is true.
+    """Visit every program until no variable or map changes its type; the findings of the last visit count.
 
     Types only ever grow (wider integers, longer strings), so this ends.
     """
@@ -158,8 +158,8 @@ def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_pass
 
 
 def _fill_only_read(context: CheckContext) -> bool:
-    """Whether there are maps that the script reads elements of, and never fills; from now on they hold numbers. A map
-    whose assignment an error left without a type is none of them."""
+    """Give maps that are read but never filled numbers as values; whether there were any. A map whose assignment has an
+    error does not count as one."""
     failed = any(item.severity == ERROR and item.code not in ("undefined-map", "no-value")
                  for item in context.diagnostics.items)
     assigned = {item.node.target.name for item in context.assigned if failed and isinstance(item.node.target, MapRef)}
@@ -180,8 +180,8 @@ def _check_programs(context: CheckContext, programs: list[ProbeProgram]) -> None
 
 
 def _follow_changes(context: CheckContext) -> None:
-    """Look again, once, at the assignments that read a map or variable whose type has changed, and at those that read
-    what they assign to: a chain of them would take a pass over the whole script for each of its links."""
+    """Check once more the assignments that read a map or variable whose type has changed, and those that read their
+    targets. Otherwise each link in a chain of assignments would take a pass over the whole script."""
     readers: dict[str | VarState, list[AssignmentSite]] = {}
     for assigned in context.assigned if context.retyped else ():
         for name in _sources(assigned.node):
@@ -193,7 +193,8 @@ def _follow_changes(context: CheckContext) -> None:
 
 
 def _sources(node: Assign) -> set[str | VarState]:
-    """The maps and variables that an assignment reads, if they are few and nothing else decides what it assigns."""
+    """The maps and variables that an assignment reads; empty if there are many, or if calls or blocks decide its
+    type."""
     sources: set[str | VarState] = set()
     for part in walk_nodes([node.target.key if isinstance(node.target, MapRef) else None, node.value]):
         if isinstance(part, (Call, BlockExpr)):
@@ -222,7 +223,8 @@ def _check_program(context: CheckContext, program: ProbeProgram) -> None:
 
 
 def _prune_program(program: ProbeProgram) -> None:
-    """Remove what a constant condition rules out (nothing in branches like that was checked) and what does nothing."""
+    """Remove the branches that a constant condition rules out (they were not checked), and statements without
+    effect."""
     probe = program.probe
     if _never_holds(probe.clause.predicate):
         probe.clause.body = []
@@ -238,7 +240,7 @@ def _prune_program(program: ProbeProgram) -> None:
 
 
 def _is_settled_away(probe: CheckedProbe) -> bool:
-    """Whether parameters, or what the kernel has, make the predicate false for ever: nothing needs to be attached."""
+    """Whether parameters, or what the kernel has, make the predicate always false: nothing needs to be attached."""
     predicate = probe.clause.predicate
     while isinstance(predicate, Binary) and predicate.op == "&&" and predicate.const is None:
         predicate = predicate.left
@@ -246,7 +248,7 @@ def _is_settled_away(probe: CheckedProbe) -> bool:
 
 
 def _never_holds(predicate: Expr | None) -> bool:
-    """Whether a predicate is false before anything of it has to be looked at."""
+    """Whether a predicate is false whatever happens at run time."""
     while isinstance(predicate, Binary) and predicate.op == "&&" and predicate.const is None:
         predicate = predicate.left
     return predicate is not None and predicate.const == 0

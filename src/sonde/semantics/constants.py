@@ -127,7 +127,8 @@ _SYSCALL = ("__NR_", "SYS_")
 
 
 def macro_constant(name: str, syscall: object = None) -> int | None:
-    """The number behind a macro name, or None. ``syscall`` maps a system call's name to its number (``__NR_read``)."""
+    """The value of a C macro; None if it is not known. ``syscall`` maps a system call's name to its number
+    (``__NR_read``)."""
     value = _TABLE.get(name)
     if value is not None:
         return value
@@ -162,7 +163,7 @@ NO_NUMBER = 1 << 62  # of what has no such name
 
 
 def number_called(function: str, text: str, arch: str, syscall_number: Callable[[str], int | None]) -> int:
-    """The system call, signal or error that is so called."""
+    """The number of the system call, signal or error with this name."""
     if function == "syscall_name":
         number = syscall_number(text)
         return NO_NUMBER if number is None else number

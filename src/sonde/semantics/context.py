@@ -118,7 +118,7 @@ class ProbeProgram(Record):
 
 
 class AssignmentSite(Record):
-    """An assignment, and where it stands: it can be looked at again."""
+    """An assignment with its program and scopes, so that it can be checked again."""
 
     node: Assign
     program: ProbeProgram
@@ -192,7 +192,7 @@ class CheckContext:
 
     @property
     def is_error_shown(self) -> bool:
-        """Whether an error that is found now will be shown, and so is worth looking for what may be meant."""
+        """Whether an error found now would be shown: if not, searching for hints is wasted time."""
         return self.explaining and sum([item.severity == ERROR for item in self.diagnostics.items]) < MAX_SHOWN
 
     # expressions
@@ -202,7 +202,7 @@ class CheckContext:
         return self.evaluate(self, node)
 
     def check_value(self, node: Expr, purpose: str = "", at: Node | None = None) -> Type | None:
-        """Like :meth:`expr` for a place that needs a value: calls that return nothing are refused."""
+        """Like :meth:`check_expression`, where a value is required: calls that return nothing are refused."""
         type = self.check_expression(node)
         if isinstance(type, NoneType) and (purpose not in _SAID_BY_USER or isinstance(type, Real)):
             if type == NOTHING and purpose in _ASSIGNED:
@@ -218,7 +218,8 @@ class CheckContext:
         return type
 
     def report_no_value(self, name: str, have: Type | None, node: Expr, at: Node, written: str = "") -> None:
-        """What is assigned to a variable or map has no type: it is nothing, or there is an error in it."""
+        """Report that the value assigned to a variable or map has no type: it is nothing. Nothing is said if it has an
+        error of its own."""
         if node.type not in (None, NOTHING) or isinstance(node, Call) and node.type is None:
             return
         if name[0] == "@":
@@ -271,7 +272,7 @@ class CheckContext:
         self.error("undefined-variable", f"Undefined or undeclared variable: ${name}", node, hints)
 
     def report_untyped(self, node: Variable) -> None:
-        """A variable is used that nothing has been assigned to yet."""
+        """Report the use of a variable before anything is assigned to it."""
         if not self.diagnostics.has_errors:  # else what it was to hold is wrong
             self.error("undefined-variable", "Could not resolve the type of this variable", node,
                        ["it is used before anything is assigned to it"])
@@ -322,7 +323,7 @@ class CheckContext:
 
     def report_mismatch(self, name: str, given: Type, have: Type, at: Node, code: str = "type-mismatch",
                         hints: Sequence[str] = (), written: str = "") -> None:
-        """What is given to a variable or map is of another type than what it holds."""
+        """Report that a variable or map holds values of another type than the one assigned."""
         hints = [*hints, *self._where_typed(name, given, have, at)]
         self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.type_name(given)}' when "
                    f"{'variable' if name[0] == '$' else 'map'} already has a type "
@@ -338,14 +339,14 @@ class CheckContext:
         return [f"{name} holds {words[0]} since line {state.span.line}: {line}", f"use another name for {words[1]}"]
 
     def warn_of_cast(self, given: Type, to: Type, node: Node) -> None:
-        """An integer goes where not all of its values can be."""
+        """Warn that an integer is converted to a type that does not hold all of its values."""
         self.advise("sign-mismatch", f"Expression of type: {convert.type_name(given)} being cast to type: "
                     f"{convert.type_name(to)}. This may cause unexpected results. Use an explicit cast to suppress "
                     "this warning.", node.to if isinstance(node, Cast) else node)
 
     def warn_of_narrowing(self, have: Type, give: Type, node: Expr, const: int | str | None = None) -> None:
-        """Of an integer that is assigned, or chosen by ?:, where not all of its values can be; a map's count stands for
-        itself."""
+        """Warn that an integer, assigned or chosen by ?:, goes where not all of its values fit. A map's count is
+        exempt."""
         a, b = convert.as_int(have), convert.as_int(give)
         if a is None or b is None or isinstance(const, int) or isinstance(have, Bool) or isinstance(give, Bool):
             return
@@ -451,7 +452,7 @@ class CheckContext:
             self.report_mismatch(state.name, type, have, at)
 
     def find_left_out(self, name: str) -> Node | None:
-        """Where the script fills a map in code that does not run here: a branch that a constant condition rules out,
+        """Where the script fills a map in code that does not run here: a branch that a constant condition rules out, or
         a clause whose probes do not exist."""
         if self._filled is None:
             self._filled = {}
@@ -504,8 +505,8 @@ class CheckContext:
         return [f"did you mean {close}?" for close in nearest_names(state.name, others)[:1]]
 
     def keep_stacks(self, type: Type, node: Node) -> Type | None:
-        """The type that a value has when it is kept: what would be sent as a copy of the stack is walked by the program
-        instead, and ``node`` says so from now on. None after saying that this kernel cannot."""
+        """The type of a value when it is stored. What would be sent as a copy of the stack is then walked by the
+        program, which ``node`` notes. None after reporting that this kernel cannot do so."""
         if not is_stack_copy(type):
             return type
         obstacle = unwinding_obstacle(self.world)
@@ -531,7 +532,7 @@ def is_stack_copy(type: Type) -> bool:
 
 
 def kept_type(type: Type) -> Type:
-    """A type with stacks in the place of copies of stacks."""
+    """The type with stack ids in place of copies of stacks."""
     if isinstance(type, StackCopy):
         return Stack(True, type.mode, type.limit)
     return Tuple(tuple([kept_type(part) for part in type.of]), type.names) if isinstance(type, Tuple) else type
@@ -543,7 +544,7 @@ _MAPPINGS = (("mm_struct", "mm_mt"), ("vm_area_struct", "vm_file"), ("file", "f_
 
 
 def callback_hints(world: World) -> list[str]:
-    """What else than a newer kernel it takes for programs to be called back."""
+    """What callbacks in programs need, besides a newer kernel."""
     return [] if world.has_feature("jit") else ["BPF's JIT compiler is needed, too (CONFIG_BPF_JIT)"]
 
 

@@ -45,7 +45,7 @@ class Flexible(Int):
 
 
 class CountInt(Flexible):
-    """What ``++`` counts in: its sign adapts where it is stored, and is one of its own where it is reckoned with."""
+    """What ``++`` counts in: its sign adapts where it is stored; in arithmetic it has a sign of its own."""
 
 
 def plain_type(type: Type) -> Type:
@@ -131,7 +131,7 @@ def division_type(a: Int, b: Int) -> Int:
 
 
 def signed_pair(a: Int, b: Int) -> bool:
-    """Whether two integers are computed with as signed ones: where one of them is. Constants adapt to the other."""
+    """Whether two integers are computed with as signed: if either is. Constants adapt to the other operand."""
     if isinstance(a, Flexible) and isinstance(b, Flexible):
         return True
     if isinstance(a, Flexible):
@@ -228,7 +228,7 @@ def can_be_condition(type: Type) -> bool:
 
 
 def meant_equal(node: Expr) -> list[str]:
-    """Hints for what may not be a condition: ``(comm = "a")`` is a record, of which nobody thinks there."""
+    """Hints for an invalid condition: ``(comm = "a")`` is a record, but ``==`` was probably meant."""
     return ["did you mean ==?"] if isinstance(node, TupleExpr) and len(node.names) == 1 else []
 
 

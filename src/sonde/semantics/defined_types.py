@@ -45,7 +45,7 @@ class DefinedTypes:
         return self._names.resolve_type(written)
 
     def _define(self, base: str) -> None:
-        """Lay out what is so called, after everything that it consists of."""
+        """Lay out the definition of that name, after all those that it consists of."""
         needed, questions = set[int](), [base]
         while questions:
             index = self._waiting.pop(questions.pop(), None)

@@ -211,7 +211,7 @@ def space_of(context: CheckContext, node: Expr) -> str:
 
 
 def is_context(node: Expr, type: Type) -> bool:
-    """Whether a value is the program's context: ``ctx``, or ``*ctx``."""
+    """Whether a value is the program's context: ``ctx`` or ``*ctx``."""
     if isinstance(node, ast.Unary) and node.op == "*":
         return isinstance(node.operand.type, Pointer) and is_context(node.operand, node.operand.type)
     return isinstance(type, Pointer) and type.space == CTX
@@ -449,7 +449,7 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
 
 
 def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type, to: Type) -> None:
-    """Not of what an aggregate stands for, for which the cast asks, nor of sizes."""
+    """Warn of a cast that changes nothing. Casts of aggregates (which ask for their number) and of sizes are fine."""
     inner = node.operand
     exempt = context.aggregate_of(inner) is not None or isinstance(inner, (ast.SizeOf, ast.OffsetOf)) \
         or isinstance(inner, ast.TupleAccess) \
@@ -504,7 +504,7 @@ def check_sizeof(context: CheckContext, node: ast.SizeOf) -> Type | None:
 
 
 def _check_unevaluated(context: CheckContext, node: Expr) -> Type | None:
-    """The type of an expression whose value nobody asks for; of a map that has keys, that of those."""
+    """The type of an expression that is not evaluated; for a keyed map as a whole, the type of its keys."""
     if isinstance(node, ast.MapRef) and node.key is None and context.map_state(node).keyed:
         return context.map_state(node).inferred_key
     outer, context.unevaluated = context.unevaluated, True

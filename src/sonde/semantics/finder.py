@@ -27,7 +27,7 @@ class WrittenPoint(Record):
     points: int
 
     def names_function(self, function: str) -> bool:
-        """Whether a function is, or may be, among those that are meant; offsets do not count."""
+        """Whether the attach point means this function, or may mean it; offsets do not count."""
         return pattern_matcher(self.text.partition("+")[0])(function)
 
 
@@ -85,7 +85,7 @@ class ProbeFinder:
 
     def report_unattachable(self, code: str, message: str, point: AttachPoint,
                             hints: Sequence[str] = ()) -> list[Attach]:
-        """The place is there, and a probe at it would fail or do harm: treated as one that is missing."""
+        """The target exists, but a probe there would fail or do harm: treated as a missing one."""
         return self._report_missing_probe(message, f"{message.removesuffix('.')}. Skipping.", point.span, hints, code)
 
     def report_empty_clause(self, points: Sequence[AttachPoint]) -> None:

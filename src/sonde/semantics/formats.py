@@ -91,7 +91,8 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
 
 
 def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, arg: Expr) -> Type | None:
-    """hist_t and its like are no values, but of a conversion for numbers that is what is to be said."""
+    """The type of a printf argument. For a number's conversion, an aggregate without a value keeps its type, which the
+    message names."""
     aggregate = context.aggregate_of(arg)
     if part is not None and aggregate is not None and convert.read_type(aggregate) is None:
         if part.conversion != "s":

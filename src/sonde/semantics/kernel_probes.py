@@ -104,7 +104,7 @@ def _report_no_kind(finder: ProbeFinder, point: AttachPoint, kind: str, parts: l
 
 
 def _find_obstacle(kind: str, way: str, text: str, use: Use) -> str:
-    """What a clause asks for that ``way`` has not."""
+    """What the clause needs that ``way`` does not offer."""
     if way == kind or not KINDS[way].typed:
         return ""
     if "+" in text or parse_number(text) is not None:
@@ -140,8 +140,8 @@ def _expand_functions(finder: ProbeFinder, point: AttachPoint, kind: str, way: s
 
 def _by_stand_ins(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, module: str,
                   function: str) -> list[Attach] | None:
-    """Attach points in what has the work of a function that has no code under its own name; None if it has some, or
-    nothing has its work but what the script probes itself, for kernels like this. It is said once for each function."""
+    """Attach points in functions that do the work of one that has no code under its own name. None if it has code, or
+    nothing else does its work except what the script already probes. Reported once for each function."""
     world, written = finder.world, finder.written
     if written is None or world.kernel_function(function, module) is not None and not world.is_changed(function) \
             or world.is_function_traceable(function) or world.kernel_symbol(function) is not None:
@@ -199,14 +199,14 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
 
 
 def _is_named_otherwise(finder: ProbeFinder, item: Attach) -> bool:
-    """Whether clauses that may go another way have the function, too: they would not run in the script's order."""
+    """Whether clauses that may be served by another kind probe the function too: the script's order would be lost."""
     return len({(w.text, w.points) for w in finder.written or ()
                 if w.kind == item.kind and w.names_function(item.event)}) > 1
 
 
 def _keeps_meaning(finder: ProbeFinder, item: Attach, many: bool) -> bool:
-    """Whether a kprobe or kretprobe sees by fentry or fexit what it would see itself, in the script's order of clauses,
-    and the kernel will attach it."""
+    """Whether a kprobe or kretprobe would see the same by fentry or fexit, in the script's order of clauses, and the
+    kernel can attach it."""
     world, kind = finder.world, KINDS[item.kind]
     if not item.event or item.offset or not world.is_function_traceable(item.event):
         return False
@@ -224,8 +224,8 @@ def _keeps_meaning(finder: ProbeFinder, item: Attach, many: bool) -> bool:
 
 
 def _sees_other_words(known: KernelFunction, use: Use) -> bool:
-    """Whether a clause asks for what differs: kernel stacks, which would begin in the tracer, and arguments that do not
-    fill a register, for those before them or by themselves."""
+    """Whether the clause uses what differs: kernel stacks, which would begin in the tracer, and arguments that do not
+    fit one register."""
     if "kstack" in use.names:
         return True
     numbers = [int(name[3:]) for name in use.names if regex_cache.fullmatch(r"arg\d+", name)]
@@ -246,8 +246,8 @@ def _serve_by_other_kind(finder: ProbeFinder, item: Attach, reason: str) -> None
 
 def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str,
                        inside: bool) -> list[tuple[str, str]]:
-    """One function by its name. Type information is looked at first: it answers at once. Where the kernel has a list of
-    functions that it can trace, no other can be probed at its start."""
+    """One function by its name. Type information is asked first, because it answers at once. Where the kernel lists the
+    functions that it can trace, the start of any other cannot be probed."""
     world = finder.world
     known = world.kernel_function(function, module)
     if known is not None and (inside or world.is_function_traceable(function)):
@@ -316,7 +316,8 @@ def _is_beyond_fentry(known: KernelFunction) -> bool:
 
 
 def _needs_types(finder: ProbeFinder, known: KernelFunction | None, way: str) -> bool:
-    """Whether typed arguments are asked for that ``way`` cannot give: there are none, or one fills no register."""
+    """Whether the clause needs typed arguments that ``way`` cannot give: there is no prototype, or one fits no
+    register."""
     if not finder.use.uses_args:
         return False
     return known is None or not KINDS[way].typed and not all(isinstance(f.type, Scalar) for f in known.args.fields)

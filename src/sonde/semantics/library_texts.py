@@ -24,7 +24,7 @@ def gives_library_text(node: Expr) -> bool:
 
 
 def keep_number(node: Expr, type: Type) -> Type:
-    """The type of a value that is only printed, or is a key, with numbers for such texts."""
+    """The type of a value that is only printed or used as a key, with numbers in place of library texts."""
     if isinstance(node, Call) and gives_library_text(node):
         node.type = Symbol(node.name)
         return node.type
@@ -35,19 +35,19 @@ def keep_number(node: Expr, type: Type) -> Type:
 
 
 def spell_numbers(type: Type) -> Type:
-    """The type with strings for such numbers."""
+    """The type with strings in place of the numbers of library texts."""
     if isinstance(type, Symbol) and type.kind in LIBRARY_TEXTS:
         return Str(TEXT_BYTES)
     return Tuple(tuple([spell_numbers(part) for part in type.of]), type.names) if isinstance(type, Tuple) else type
 
 
 def is_of_every_call(point: Attach) -> bool:
-    """Whether it is an event of all system calls, those of 32-bit programs among them."""
+    """Whether an event covers all system calls, including those of 32-bit programs."""
     return point.target == "raw_syscalls" or point.kind == "rawtracepoint" and point.event in ("sys_enter", "sys_exit")
 
 
 def numbers_called(context: CheckContext, first: Side, second: Side) -> tuple[Side, Side]:
-    """Of ``syscall_name(n) == "write"`` the numbers."""
+    """For ``syscall_name(n) == "write"``: both sides as numbers."""
     if isinstance(first[0], StrLiteral) and gives_library_text(second[0]):
         first, second = numbers_called(context, second, first)
         return second, first

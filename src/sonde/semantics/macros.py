@@ -113,8 +113,8 @@ def _accepts(param: Expr, arg: Node) -> bool:
 
 
 def _choose_form(forms: Forms, args: Sequence[Node]) -> Macro | None:
-    """The macro of so many parameters that takes these arguments, rather one that wants a variable or a map; if none
-    does, any, which will say so."""
+    """The macro with as many parameters that accepts these arguments, preferably one that takes a variable or a map. If
+    none accepts them, any of that length, whose check then reports the error."""
     alike = [macro for kinds, macro in forms.items() if len(kinds) == len(args)]
     fitting = [macro for macro in alike if all(map(_accepts, macro.params, args))]
     return min(fitting, key=lambda macro: sum([isinstance(p, Name) for p in macro.params]), default=next(iter(alike),
@@ -154,7 +154,7 @@ class _Expander:
         return _aggregate_last(node, self.language.functions) if isinstance(node, Assign) else node
 
     def _row_of(self, call: Call) -> RowCall | None:
-        """The printf() that a call of a table, or ``heading(table)``, stands for; None for other calls."""
+        """The printf() that a table row or ``heading(table)`` stands for; None for other calls."""
         own = any(len(kinds) == 1 for kinds in self.macros.get("heading", {}))
         heading = call.name == "heading" and len(call.args) == 1 and isinstance(call.args[0], Name) \
             and call.args[0].name in self.tables and not own
@@ -262,7 +262,7 @@ class _Expander:
         return node
 
     def _count_nodes(self, count: int, node: Node) -> None:
-        """Count parts that calls are replaced by. CompileError at the one that is too much."""
+        """Count the nodes that replace calls. Raises CompileError at the call that makes them too many."""
         self.nodes += count
         if self.nodes > MAX_NODES:
             self.diagnostics.error("program-too-large", "The program is too large: macros are replaced by more than "
@@ -280,7 +280,7 @@ class _Expander:
 
 
 def _recursion(macro: Macro, span: Span) -> str:
-    """The names of the calls from one of a macro to one within its own body; "" if that is not what this is."""
+    """The chain of calls from a macro to a call within its own body; "" if there is no recursion."""
     names, inside = [macro.name], False
     while isinstance(span, ExpandedSpan) and not inside:
         inside = span.source is macro.span.source and macro.span.start <= span.start < macro.span.end

@@ -44,7 +44,8 @@ def name_parts(parts: Sequence[Expr]) -> tuple[str, ...]:
 
 
 def name_keys(tree: Tree) -> dict[str, tuple[str, ...]]:
-    """Names for the keys of maps, as the checked tree first writes them: ``@[comm, args.ret]`` has comm and ret."""
+    """Names for the keys of each map, from its first use in the checked tree: ``@[comm, args.ret]`` has comm and
+    ret."""
     names: dict[str, tuple[str, ...]] = {}
     for node in walk_nodes(tree):
         if isinstance(node, MapRef) and node.key is not None and node.name not in names:

@@ -37,7 +37,7 @@ def walk_nodes(node: Tree) -> Iterator[Node]:
 
 
 def child_items(item: Any) -> list[Any]:
-    """What is directly below a node or list, the last first; not all of it is nodes or lists."""
+    """What is directly below a node or list, last first; some items are neither nodes nor lists."""
     kind = type(item)
     if kind is list:
         return item[::-1]  # type: ignore[no-any-return]
@@ -57,7 +57,7 @@ def _find_holders(kind: type) -> tuple[str, ...] | None:
 
 
 def copy_tree(item: T) -> T:
-    """A tree of its own: nodes and lists are new, what the checker found is left out of sight of the original."""
+    """A deep copy: nodes and lists are new, and what the checker adds to it does not show in the original."""
     if isinstance(item, list):
         return [copy_tree(i) for i in item]  # type: ignore[return-value]
     if not isinstance(item, Node):

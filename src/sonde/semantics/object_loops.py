@@ -62,7 +62,7 @@ def is_current(argument: Expr) -> bool:
 
 
 def _check_task(context: CheckContext, node: Call, trusted: bool) -> bool:
-    """Whether the argument is a task; ``trusted``: one that the verifier will know for one."""
+    """Whether the argument is a task; ``trusted``: one that the verifier accepts as a trusted pointer."""
     argument = node.args[0]
     type = context.check_value(argument)
     if type is None:

@@ -48,7 +48,7 @@ Side = tuple[Expr, Type]  # an operand and its type
 
 
 def number_of(node: Expr, type: Type | None) -> Int | None:
-    """The integer that an operand is; a constant that is not negative adapts its sign."""
+    """An operand's type as an integer; a constant that is not negative adapts its sign."""
     integer = convert.as_int(type)
     if isinstance(integer, convert.CountInt):
         return INT64
@@ -181,7 +181,7 @@ def _held_number(have: Type) -> Int | None:
 
 
 def _stepped_type(op: str, have: Type | None) -> Int | None:
-    """As what ``x++`` is named where ``x`` holds what cannot be counted; None where it can."""
+    """The type by which messages name a value that cannot be stepped by ``++`` or ``--``; None if it can."""
     if have is None or isinstance(have, (Int, Enum, Pointer)):
         return None
     own = _held_number(have)
@@ -189,7 +189,7 @@ def _stepped_type(op: str, have: Type | None) -> Int | None:
 
 
 def changed_type(op: str, have: Type, value: Type) -> Int:
-    """As what ``x op value`` is named where ``x`` holds what cannot be changed so."""
+    """The type by which messages name a value that cannot be changed by ``op=``; None if it can."""
     own = _held_number(have)
     given = None if isinstance(value, Bool) else convert.as_int(value)
     if own is not None:
@@ -209,7 +209,7 @@ def check_binary(context: CheckContext, node: ast.Binary) -> Type | None:
 
 
 def _guess_type(op: str, known: Type | None) -> Type | None:
-    """With one side in error or not known yet, as in ``@sum = @sum + 1``: what the other side makes of it."""
+    """The type where one side has an error or is not known yet, as in ``@sum = @sum + 1``: from the other side."""
     if op in _LOGICAL or op in _COMPARISONS:
         return BOOL
     number = convert.as_int(known)
@@ -246,8 +246,8 @@ def binary_type(context: CheckContext, node: Expr, op: str, first: Side, second:
 
 
 def _warn_of_signed_division(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> None:
-    """bpftrace divides as if numbers had no sign, and says so of those that it brings to one type with a sign. Scripts
-    are for both, so this says it too."""
+    """Warn of a division of signed numbers: bpftrace divides them as unsigned and warns too. Scripts should work in
+    both."""
     sides = (first, second)
     signed = [side for side in sides if _is_signed(side[1])]
     if convert.type_name(first[1]) == convert.type_name(second[1]) or not signed or \
@@ -295,7 +295,7 @@ _ORDER: dict[str, Callable[[bytes, bytes], bool]] = {
 
 
 def _arithmetic_type(op: str, a: Int, b: Int) -> Int:
-    """64 bits: a difference is signed whatever the operands are, anything else as both of them are taken."""
+    """64 bits: a difference is always signed, anything else has the sign of :func:`~.convert.signed_pair`."""
     return INT64 if op == "-" else convert.division_type(a, b) if op in ("/", "%") else convert.arithmetic_type(a, b)
 
 
@@ -376,7 +376,7 @@ def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side,
 
 
 def _widened(type: Type, other: Type, op: str) -> Type:
-    """As what a number is named that has no business with ``other``: bpftrace widens it before it looks."""
+    """The type by which messages name a number that cannot be combined with ``other``: bpftrace widens it first."""
     number = convert.as_int(type)
     if op in _COMPARISONS or op in _LOGICAL or number is None or other == NOTHING or isinstance(other, (Str, Pointer)):
         return type
@@ -385,8 +385,7 @@ def _widened(type: Type, other: Type, op: str) -> Type:
 
 def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, right: Type, code: str = "bad-operand",
                      hints: Sequence[str] = ()) -> Type | None:
-    """An operator between values that do not go together, or that it is not for. What it would have yielded, if that
-    is known."""
+    """Report an operator that does not fit its operands; returns the type of the result, if it is known."""
     shown = [convert.type_name(_widened(t, other, op)) for t, other in ((left, right), (right, left))]
     if isinstance(node, ast.Binary):
         shown = [_name_side(context, side, name, op, not isinstance(other, (Str, Pointer)))

@@ -51,7 +51,8 @@ _LAST = (("unknown-symbol", ""),)
 
 
 def sort_findings(items: list[Diagnostic]) -> list[Diagnostic]:
-    """In order. What is left of a value that has an error is said only where bpftrace comes upon that first."""
+    """The findings in order. Findings about a value that has an error are kept only where bpftrace would report them
+    first."""
     shown: list[Diagnostic] = []
     for item in sorted(items, key=_order_of):
         if not _is_of_none(item) or all(other.severity != ERROR or _is_of_none(other) for other in shown):
@@ -64,8 +65,8 @@ def _is_of_none(item: Diagnostic) -> bool:
 
 
 def _order_of(item: Diagnostic) -> tuple[int, int]:
-    """By what findings are sorted: the pass that comes upon one; of calls that fit no macro those within others come
-    first, of other wrong calls those around them."""
+    """The sort key of a finding: its pass. Of calls that fit no macro, inner ones come first; of other wrong calls,
+    outer ones."""
     number = pass_of(item)
     causes = _PASSES[number] if number < _REST and item.span is not None else ()
     return number, 0 if item.span is None else item.span.end if causes is _MACROS else \
@@ -73,7 +74,7 @@ def _order_of(item: Diagnostic) -> tuple[int, int]:
 
 
 def pass_of(item: Diagnostic) -> int:
-    """The number of the pass that comes upon a finding."""
+    """The number of the bpftrace pass that reports such a finding."""
     if item.code == "type-mismatch" and item.span is not None and item.span.text.startswith("let ") \
             or _is_of_none(item):
         return _PASSES.index(_DECLARATIONS)

@@ -34,7 +34,7 @@ def takes_name(clause: Clause) -> bool:
 
 
 class _Meetings:
-    """What is written to the same place, or read from it: a variable, a part of a map's key or of its value."""
+    """Nodes grouped by what is stored where they are: a variable, a part of a map's key or of its value."""
 
     def __init__(self, language: Language) -> None:
         self.functions, self.builtins = language.functions, language.builtins
@@ -44,7 +44,7 @@ class _Meetings:
         self._text: list[Hashable] = []  # places where strings are
 
     def read_clause(self, number: int, nodes: Iterable[Node]) -> None:
-        """Note what meets in the clause of this number."""
+        """Add what the clause of this number stores and compares."""
         self._clause = number
         for node in nodes:
             if isinstance(node, Assign) and node.op == "=":
@@ -77,7 +77,7 @@ class _Meetings:
         return (node.name, "value") if isinstance(node, MapRef) else None
 
     def _bind(self, position: Hashable, value: Node) -> None:
-        """``value`` is, or comes, where ``position`` is."""
+        """Note that ``value`` is stored at, or compared with, ``position``."""
         if isinstance(value, TupleExpr):
             for at, item in enumerate(value.items):
                 self._bind((position, at), item)

@@ -53,7 +53,7 @@ def leave_out_harmful(finder: ProbeFinder, point: AttachPoint, attach: list[Atta
 
 
 def _harmful(finder: ProbeFinder, returns: list[Attach]) -> dict[str, tuple[Attach, str]]:
-    """Those of the return probes that would do harm, and why, by name."""
+    """The return probes that would do harm, with the reason, by name."""
     hazards = [finder.world.return_hazard(item.target, item.offset) for item in returns]
     return {item.name: (item, HAZARDS[hazard]) for item, hazard in zip(returns, hazards) if hazard}
 

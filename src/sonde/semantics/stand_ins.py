@@ -48,7 +48,7 @@ def listed_functions(world: World) -> list[tuple[str, str]]:
 
 
 def stand_ins(world: World, function: str, module: str = "") -> list[StandIn]:
-    """What has the work of a function that the kernel does not have under its own name; [] if nothing has."""
+    """The functions that do the work of one that the kernel lacks under its own name; [] if there are none."""
     new, beginning = _new_names(function), f"{function}."
     candidates = [(m, f) for m, f in listed_functions(world) if f in new or f.startswith(beginning)]
     candidates = [(m, f) for m, f in candidates if module in ("", m)]
@@ -80,7 +80,7 @@ def _new_names(function: str) -> dict[str, bool]:
 
 
 def suits(stand_in: StandIn, use: Use) -> bool:
-    """Whether a clause that uses this sees in it what it would see in the function itself."""
+    """Whether a clause that uses this would see the same in the stand-in as in the function itself."""
     if "retval" in use.names and not stand_in.renamed:
         return False
     reads = use.uses_args or any(regex_cache.fullmatch(r"arg\d+|reg|ctx|override", name) for name in use.names)

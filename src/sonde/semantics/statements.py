@@ -42,7 +42,7 @@ def _is_exit(node: Stmt | None) -> bool:
 
 
 def _whole_span(node: ast.Stmt) -> Span:
-    """A statement with its semicolon, if it is one that has it after it."""
+    """A statement's span, with the semicolon after it if there is one."""
     source, end = node.span.source, node.span.end
     plain = isinstance(node, (ast.ExprStmt, ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
     return Span(source, node.span.start, end + plain)
@@ -66,7 +66,7 @@ def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
 
 
 def _idle_branches(context: CheckContext, node: ast.Expr) -> list[ast.Expr]:
-    """What does nothing of an expression that stands alone: itself, or one or both of its two values."""
+    """The parts without effect of an expression statement: itself, or one or both values of a ternary."""
     if isinstance(node, ast.Ternary):
         branches = [node.other] if node.then is None else [node.then, node.other]
         return [idle for branch in branches if not isinstance(branch, ast.RuledOut)
@@ -75,7 +75,7 @@ def _idle_branches(context: CheckContext, node: ast.Expr) -> list[ast.Expr]:
 
 
 def _is_idle(context: CheckContext, node: ast.Expr) -> bool:
-    """Whether an expression that stands alone does nothing."""
+    """Whether an expression statement has no effect."""
     if isinstance(node, ast.BlockExpr):  # of a block, and so of a macro, the value of a step is another thing
         return node.value is not None and (_is_step(node.value) or _is_idle(context, node.value))
     if isinstance(node, ast.Call):
@@ -164,7 +164,7 @@ def _compound_type(context: CheckContext, node: ast.Assign, target: ast.Variable
 
 
 def _operation(node: ast.Assign) -> ast.Binary:
-    """What ``x op= y`` computes, whose place is all after ``x``."""
+    """The operation of ``x op= y``; its span is what follows ``x``."""
     target, value = node.target, node.value
     operator = target.span.source.text[target.span.end:value.span.start]
     start = target.span.end + len(operator) - len(operator.lstrip())
@@ -258,8 +258,8 @@ def _check_condition(context: CheckContext, node: ast.Expr, at: ast.Node) -> Non
 
 
 def _check_if(context: CheckContext, node: ast.If) -> None:
-    """Both branches are checked, though the checker removes at the end what a constant condition rules out; unless
-    comptime or the like leaves one out from the beginning."""
+    """Check both branches, though one that a constant condition rules out is removed at the end; one that ``comptime``
+    or the like rules out is not checked."""
     _check_condition(context, node.cond, node)
     taken = node.cond.const if settles_branch(node.cond) else None
     if taken is None or taken:
@@ -321,8 +321,8 @@ def _check_for(context: CheckContext, node: ast.For) -> None:
 
 
 def _check_rounds(context: CheckContext, node: ast.For) -> int:
-    """How many rounds a range has, 1 if that is not to be seen. Without bpf_loop() the verifier goes through all of
-    them, up to a million instructions of a program (BPF_COMPLEXITY_LIMIT_INSNS)."""
+    """How many rounds a range has; 1 if that is not known. Without bpf_loop() the verifier follows every round, up to a
+    million instructions of a program (BPF_COMPLEXITY_LIMIT_INSNS)."""
     assert node.end is not None
     start, end = node.start.const, node.end.const
     rounds = end - start if isinstance(start, int) and isinstance(end, int) else 1

@@ -58,7 +58,7 @@ def check_subprogram_call(context: CheckContext, node: Call) -> Type | None:
 
 
 def _into_same_memory(context: CheckContext, node: Call, parameter: VarState, type: Type, arg: Expr) -> None:
-    """A pointer that is a parameter points where the first call says: its declaration says nothing of it."""
+    """A pointer parameter points into the memory that the first call gives it: its declaration does not say."""
     have = parameter.inferred
     if not isinstance(have, Pointer) or not isinstance(type, Pointer):
         return
@@ -99,7 +99,7 @@ PROBE_DECIDES = frozenset(("builtin-probe", "function-probe", "mixed-memory", "n
 
 
 def check_uncalled(context: CheckContext) -> None:
-    """The functions that no program calls: their errors too are found, and their maps are nobody's."""
+    """Check the functions that no program calls: their errors are reported, and they fill no maps."""
     from ..spec import Attach
     from .typed import CheckedProbe
     called = {name for program in context.programs for name in program.probe.functions}
@@ -180,7 +180,7 @@ def _check_body(context: CheckContext, written: Subprogram, made: CheckedFunctio
 
 
 def _is_placeless(type: Type) -> bool:
-    """Whether it is a pointer into no known memory."""
+    """Whether it is a pointer into unknown memory."""
     return isinstance(type, Pointer) and not type.space
 
 

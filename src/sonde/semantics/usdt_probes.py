@@ -9,7 +9,7 @@ from .user_probes import report_no_file, unreadable_hints
 
 
 def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-    """Every place of every probe that matches; in a process (-p) the path may be ``*`` or be left out."""
+    """Every location of every matching probe; with a process (-p) the path may be ``*`` or be left out."""
     if len(parts) == 1 and parts[0] and finder.options.pid:
         parts = ["*", *parts]
     if 2 <= len(parts) <= 3 and not parts[0] and not finder.options.pid:

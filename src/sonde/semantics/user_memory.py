@@ -19,7 +19,7 @@ _OTHERS = {"vfs_read": "read", "vfs_write": "write", "getname": "openat", "getna
 
 
 def advise_of_user_memory(context: CheckContext, call: Call, pointer: Expr) -> None:
-    """Say that ``call`` reads an argument as kernel memory that points into a program's: it would find nothing."""
+    """Warn that ``call`` reads an argument as kernel memory that points into a program's memory."""
     if not isinstance(pointer, FieldAccess) or not is_args(pointer.operand) or not isinstance(pointer.type, Pointer) \
             or pointer.type.space not in ("", KERNEL):
         return

@@ -88,7 +88,7 @@ def _with_source(finder: ProbeFinder, parts: list[str]) -> list[str]:
 
 
 def _in_flat_file(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
-    """A place in a file that is no program, such as what a run-time compiler keeps; [] if that is not meant."""
+    """A code position in a file that is not an ELF file, as run-time compilers write; [] if that is not meant."""
     path, offset = parts[0], parse_number(parts[1]) if len(parts) == 2 else None
     if offset is None or not finder.options.unsafe or offset >= finder.world.file_size(path):
         return []
@@ -169,7 +169,7 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
 
 def _report_inlined(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, name: str,
                     copies: Inlined) -> list[Attach]:
-    """There is no such function any more: say into which it went, and how to see it all the same."""
+    """Report that a function exists only inlined, into which others, and how to see it there."""
     callers = copies.format_callers(finder.world.demangle(copies.callers, path))
     line = [f"uprobe:{path}:{copies.line} stops at each of its copies"] if copies.line else []
     whole = [f"probe what it was inlined into: {kind}:{path}:{copies.callers[0]}"] if copies.callers else []
@@ -178,7 +178,7 @@ def _report_inlined(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
 
 
 def _warn_of_copies(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, name: str) -> None:
-    """A function that has code of its own may be inlined into others all the same: the probe does not see that."""
+    """Warn that a function with code of its own is also inlined into others, where the probe does not see it."""
     wanted = finder.options.warnings and not finder.options.compile_only
     copies = finder.world.inlined_copies(path, name, own=True) if wanted else None
     if copies is None or not copies.callers:
@@ -234,7 +234,7 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
 
 
 def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> None:
-    """``args`` as a whole is without the arguments that cannot be read."""
+    """Warn that ``args`` as a whole lacks the arguments that cannot be read."""
     locations = finder.world.user_prototype(item.target, item.offset).places
     gone = [f"{name} {location.why}" for name, location in locations.items() if location.kind == "unknown"]
     if gone and finder.options.warnings:
@@ -305,7 +305,7 @@ def function_name(name: str) -> str:
 
 
 def resolve_user_arguments(item: Attach, world: World) -> None:
-    """Let an attach point know its ``args`` and where they are, or why it has none."""
+    """Give an attach point its ``args`` and their locations, or the reason why it has none."""
     detail = detail_of(item, UserDetail)
     if detail.prototype is not None:
         return
@@ -324,14 +324,13 @@ def resolve_user_arguments(item: Attach, world: World) -> None:
 
 
 def user_places(item: Attach) -> dict[str, UserPlace]:
-    """Where the arguments of a user function are, as far as that was asked for."""
+    """The known locations of a user function's arguments, by name."""
     prototype = item.detail.prototype if isinstance(item.detail, UserDetail) else None
     return prototype.places if prototype is not None else {}
 
 
 def resolve_user_results(attach: list[Attach], world: World) -> None:
-    """Give ``retval`` its type, for whoever follows it, where one is enough: of functions that are named, and that
-    agree."""
+    """Give ``retval`` its type where a script follows it and the functions, given by name, agree."""
     returns = [item for item in attach if item.kind == "uretprobe"]
     if len(returns) != len(attach) or any(detail_of(item, UserDetail).pattern for item in returns):
         return
@@ -342,7 +341,7 @@ def resolve_user_results(attach: list[Attach], world: World) -> None:
 
 
 def _result_type(item: Attach, world: World) -> Type | None:
-    """A result that fits the register; others, and those of unknown functions, stay plain numbers."""
+    """The type of a result that fits the register; others, and those of unknown functions, stay plain numbers."""
     if not detail_of(item, UserDetail).entry:
         return None
     result = world.user_prototype(item.target, item.offset).result
@@ -354,7 +353,8 @@ def _result_type(item: Attach, world: World) -> Type | None:
 
 def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction, offset: int,
                           point: AttachPoint) -> bool:
-    """A breakpoint within an instruction would wreck the traced program."""
+    """Whether an instruction starts at the offset. If not, it is reported: a breakpoint there would break the traced
+    program."""
     if finder.options.unsafe or finder.options.compile_only or \
             finder.world.is_instruction_start(path, function.offset, offset):
         return True

@@ -30,8 +30,8 @@ def read_clock(lo: Lower, node: Reference) -> Operand:
 
 
 def given_time(lo: Lower) -> Operand | None:
-    """The value of the map that BPFTRACE_DUMMY_TS_MAP names: scripts that are tests of tseries() say themselves what
-    time it is. Records keep the true time."""
+    """The time from the map that BPFTRACE_DUMMY_TS_MAP names, with which tests of tseries() set the time. Records keep
+    the true time."""
     name = lo.unit.checked.options.env.get("BPFTRACE_DUMMY_TS_MAP")
     if not name:
         return None
@@ -57,7 +57,7 @@ def elapsed_time(lo: Lower, node: Reference) -> Operand:
 
 
 def tai_time(lo: Lower) -> Operand:
-    """TAI nanoseconds: the boot clock plus what user space found to be between the two clocks."""
+    """TAI nanoseconds: the boot clock plus the offset that user space measured."""
     given = given_time(lo)
     if given is not None:
         return given

@@ -30,7 +30,7 @@ Lowering = TypeVar("Lowering", bound="Callable[..., object]")
 
 
 def at_its_place(lowering: Lowering) -> Lowering:
-    """Failures on the way belong to the expression that is lowered, not to the whole statement."""
+    """Count failures for the expression that is being lowered, not for the whole statement."""
     def lower(lo: Lower, expr: Expr, *rest: object, **more: object) -> object:
         outer, lo.expression_span = lo.expression_span, expr.span
         result = lowering(lo, expr, *rest, **more)
@@ -99,7 +99,7 @@ class Lower:
         raise NotImplementedError
 
     def place_value(self, expr: Expr) -> Mem:
-        """Where the value of an expression lies, in temporary memory if need be."""
+        """The memory of an expression's value, which is written to temporary memory if need be."""
         mem = self.locate_value(expr)
         if mem is None:
             assert expr.type is not None
@@ -121,9 +121,8 @@ class Lower:
         self.b.store(self.frame.base, self.frame.off + OUTCOME, outcome)
 
     def kept_value(self, expr: Expr) -> Operand:
-        """The value of a scalar expression as it is printed or kept in a variable, a tuple or a map: a narrow number
-        that was negated or complemented has the bits of its own width and no sign there, while it is computed with as
-        C does."""
+        """The value of a scalar expression as it is printed or stored: a narrow number that was negated or complemented
+        is cut to its own width without a sign, though arithmetic computes with it as C does."""
         value = self.scalar_value(expr)
         if not isinstance(expr, Unary) or expr.op not in ("-", "~") or expr.const is not None:
             return value
@@ -140,7 +139,7 @@ class Lower:
         return before
 
     def leave_function(self) -> None:
-        """Leave the function, or the callback and with it the loop."""
+        """Leave the function, or the callback and its loop."""
         self.destroy_iterators()
         if self.state.is_callback:
             self.b.exit(1)
@@ -190,11 +189,11 @@ class Lower:
         self.state.last_time = time
 
     def forget(self, map: str = "") -> None:
-        """Lookups of ``map`` (of all maps) are no longer good."""
+        """Earlier lookups in ``map`` (in all maps) are no longer valid."""
         self.state.lookups = {k: v for k, v in self.state.lookups.items() if map and k[0] != map}
 
     def inserted(self, map: str) -> None:
-        """An element was added: what was looked up and not found may be there now."""
+        """An element was added: keys that were not there before may be there now."""
         keep = not self.unit.maps[map].type.startswith("lru")  # which may have evicted another element for it
         self.state.lookups = {k: v for k, v in self.state.lookups.items() if k[0] != map or v.present and keep}
 
@@ -214,7 +213,8 @@ class Lower:
         self.b.start(on)
 
     def count_update(self, map: str, result: Operand) -> None:
-        """Tell "the map is full" from what fails for the moment: ENOMEM, EBUSY. ``result`` is as MAP_RESULT says."""
+        """Distinguish "the map is full" from failures for the moment: ENOMEM, EBUSY. ``result`` is as MAP_RESULT
+        says."""
         failed, full, busy, on = (self.b.block(n, cold=n != "on") for n in ("failed", "full", "busy", "on"))
         self.b.branch("jslt", result, 0, failed, on, h.MAP_RESULT)
         self.b.start(failed)

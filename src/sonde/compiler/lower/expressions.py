@@ -112,7 +112,8 @@ def _address_of(lo: Lower, operand: Expr) -> Operand:
 
 
 def _address_of_value(lo: Lower, value: Expr, type: Pointer) -> Operand:
-    """Where a variable lies, or what is pointed to; anything else is put into memory of its own first."""
+    """The address of a variable, or of what a pointer points to; other values are stored in memory of their own
+    first."""
     mem = lo.locate_value(value) if type.space != BPF or isinstance(value, Variable) else None
     if mem is None:
         assert value.type is not None

@@ -65,13 +65,13 @@ def commit_place(lo: Lower, record: Reg, own: Reg, size: int, flag: int = 0) -> 
 
 
 def _counts_atomically(lo: Lower) -> bool:
-    """Whether the count of writers could change for good between two operations of this program. What only interrupts
-    it has left again when it goes on. Before Linux 5.12 no program is preempted."""
+    """Whether another program may change the count of writers for good between two operations of this one. A program
+    that only interrupts it has left again before it goes on. Before Linux 5.12 no program is preempted."""
     return lo.unit.feature("atomic_fetch") and (lo.context.preemptible or KINDS[lo.attach[0].kind].iterates)
 
 
 def _enter(lo: Lower, own: Reg, length: int, leave: BasicBlock) -> None:
-    """Become one more writer, and note what has settled; to ``leave`` if the place might still be written to."""
+    """Register as a writer, and note what has settled; to ``leave`` if the space might still be written to."""
     if _counts_atomically(lo):
         others = lo.b.fetch_add(own, WRITERS, lo.b.mov(1))
     else:
@@ -92,7 +92,7 @@ def _enter(lo: Lower, own: Reg, length: int, leave: BasicBlock) -> None:
 
 
 def _leave(lo: Lower, own: Reg) -> None:
-    """Be a writer no more."""
+    """Unregister as a writer."""
     if _counts_atomically(lo):
         lo.b.atomic_add(own, WRITERS, -1)
     else:
@@ -123,7 +123,7 @@ def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Ba
 
 
 def _begin_segment(lo: Lower, memory: MapSpec, cpu: Reg, end: Reg, leave: BasicBlock) -> None:
-    """A record ends at ``end``, in the next segment: that begins with a gap up to there."""
+    """Begin the next segment with a gap that reaches up to ``end``, where a record ends."""
     segment = _locate_segment(lo, memory, cpu, end, leave)
     length = lo.b.alu("and", end, memory.stride - 8)
     lo.b.store(segment, 0, _prefix(lo, lo.b.alu("sub", end, length), lo.b.alu("or", length, FLIGHT_GAP)))

@@ -26,7 +26,7 @@ def current_group(lo: Lower) -> Operand:
 
 
 def _knows_path(lo: Lower) -> bool:
-    """Whether the kernel's types lead from a task to its group's id."""
+    """Whether the kernel's types have all members on the path from a task to its group's id."""
     struct = lo.world.find_struct("task_struct")
     for name, to in _PATH:
         field = struct.field(name) if struct is not None else None
@@ -38,8 +38,8 @@ def _knows_path(lo: Lower) -> bool:
 
 
 def branch_on_group(lo: Lower, kinds: tuple[str, ...], text: str, yes: BasicBlock, no: BasicBlock) -> None:
-    """Branch on whether the task is in anything of these kinds that is so called. Where that is not known yet it counts
-    as outside, and the event is counted."""
+    """Branch on whether the task belongs to a group of these kinds with this name. Where that is not known yet it
+    counts as outside, and the event is counted."""
     wanted = sum([1 << lo.unit.number_group(kind, text) for kind in kinds])
     b = lo.b
     group = current_group(lo)

@@ -39,7 +39,7 @@ def read_member(lo: Lower, base: Mem, field: StructField, owner: Type | None) ->
 
 
 def _may_be_union(struct: Struct, field: StructField) -> bool:
-    """Whether another member shares the field's place, so that the verifier may take that one's type."""
+    """Whether another member overlaps the field, so that the verifier may take that member's type."""
     if struct.union:
         return True
     return all(f.name != field.name for f in struct.fields)  # reached through an anonymous member
@@ -54,7 +54,7 @@ def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand 
 
 @at_its_place
 def locate_value(lo: Lower, expr: Expr) -> Mem | None:
-    """Where the value already lies; None if it has to be made."""
+    """The memory in which the value already lies; None if it has to be computed."""
     if isinstance(expr, Variable):
         home = lo.state.variables[id(expr.slot)]
         return home if isinstance(home, Mem) else None

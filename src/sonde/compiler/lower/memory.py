@@ -23,7 +23,7 @@ def typed_pointer(lo: Lower, value: Operand, btf_id: int) -> Reg:
 
 
 def loads_directly(lo: Lower) -> bool:
-    """Whether kernel memory is loaded directly; with -k failed reads are counted, which needs the helper."""
+    """Whether kernel memory is loaded directly. Not with -k, which counts failed reads and so needs the helper."""
     return lo.unit.feature("rdonly_cast") and not lo.unit.options.count_reads
 
 
@@ -55,13 +55,13 @@ ANY = "any"  # what a plain number points into: seen at run time, kernel address
 
 
 def number_space(default: str) -> str:
-    """The memory that a number without a type of its own points into."""
+    """The memory space of an untyped number used as an address."""
     return USER if default == USER else ANY
 
 
 def read_memory(lo: Lower, space: str, into: Mem, size: Operand, address: Operand, text: bool = False
                 ) -> tuple[Operand, str]:
-    """Call the helper that reads ``space``; (its result, its name). ``text``: as far as the NUL."""
+    """Call the helper that reads ``space``; returns its result and its name. ``text``: read up to the NUL."""
     end = "_str" if text else ""
     kernel, user = (h.READ_KERNEL_STR, h.READ_USER_STR) if text else (h.READ_KERNEL, h.READ_USER)
     if space == ANY and isinstance(address, int):

@@ -22,7 +22,7 @@ from .tasks import current_task, process_id, task_memory
 
 
 class ProgramLowering(Lower):
-    """What the families ask for, by those who know it."""
+    """Implements Lower's abstract operations."""
 
     scalar_value = expressions.scalar_value
     branch_on = conditions.branch_on
@@ -32,7 +32,7 @@ class ProgramLowering(Lower):
 
 
 def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) -> Lower:
-    """Prologue (is this event ours?), predicate, action."""
+    """Lower a program: its prologue (is this event ours?), predicate and action."""
     lo = ProgramLowering(unit, probe, planned.context, planned.attach, name, planned.numbers)
     lo.b.span = probe.clause.points[0].span
     if unit.options.gated and not is_exempt(probe):
@@ -66,14 +66,15 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
 
 
 def _only_process(lo: Lower, pid: int) -> None:
-    """-p for probes that fire for everybody."""
+    """Leave for other processes than that of -p, where the probe fires for all."""
     ours = lo.b.block("process")
     lo.b.branch("jeq", process_id(lo), pid, ours, lo.state.done)
     lo.b.start(ours)
 
 
 def _only_family(lo: Lower) -> None:
-    """-c of a tool that follows what the command starts: see library/process_family.py."""
+    """Leave for processes that the command of -c did not start, for tools that follow what it starts; see
+    library/process_family.py."""
     ours, other = lo.b.block("family"), lo.b.block("started")
     lo.b.branch("jeq", process_id(lo), lo.b.load(lo.unit.global_word("cpid"), 0, 8), ours, other)
     lo.b.start(other)
@@ -87,14 +88,14 @@ def _only_family(lo: Lower) -> None:
 
 
 def _only_group(lo: Lower, name: str) -> None:
-    """-C: whatever is so called."""
+    """Leave for tasks outside of the groups of -C."""
     ours = lo.b.block("group")
     groups.branch_on_group(lo, GROUPS, name, ours, lo.state.done)
     lo.b.start(ours)
 
 
 def _unless_exiting(lo: Lower) -> None:
-    """After exit() nothing but ``end`` runs, though detaching takes user space a moment."""
+    """Leave after exit(), except in ``end``: detaching takes user space a moment."""
     running = lo.b.block("running")
     lo.b.branch("jeq", lo.b.load(lo.unit.global_word("exiting"), 0, 8), 0, running, lo.state.done)
     lo.b.start(running)
@@ -127,8 +128,8 @@ def define_scratch(lo: Lower) -> None:
 
 
 def _outside_records(function: BpfFunction, use: tuple[BasicBlock, int]) -> tuple[BasicBlock, int]:
-    """``use``, or where the record is reserved that is being filled there: a program must not end with a record in
-    hand, and computing the base may end it."""
+    """``use``, or the point where the record that is being filled there is reserved: computing the base may end the
+    program, which must not happen while it holds a record."""
     block, at = use
     way = dominator_tree(function).way(block)
     position = use

@@ -41,7 +41,7 @@ class Reservation(Record):
 
 
 def event_type(type: Type | None) -> Type:
-    """As what a value travels: pointers and odd scalars as they are."""
+    """The type in which a record carries a value: pointers and odd scalars keep theirs."""
     assert type is not None
     return type
 
@@ -98,7 +98,7 @@ def _write_head(lo: Lower, record: Mem, site: int, index: Operand) -> None:
 
 
 def count_lost(lo: Lower, index: Operand) -> None:
-    """One more record lost by this attach point."""
+    """Count one more record lost by this attach point."""
     if isinstance(index, int):
         lo.b.atomic_add(lo.unit.lost(index), 0, 1)
         return
@@ -121,7 +121,7 @@ def submit_record(lo: Lower, reserved: Reservation, time: Operand) -> None:
 
 
 def discard_record(lo: Lower, reserved: Reservation) -> None:
-    """Give a record up that was reserved."""
+    """Discard a reserved record."""
     if reserved.own is not None:
         from . import flight
         flight.commit_place(lo, reserved.record, reserved.own, reserved.size, FLIGHT_GAP)
@@ -171,8 +171,8 @@ def _write_field(lo: Lower, record: Mem, field: EventField, value: Expr, early: 
 
 
 def _record_time(lo: Lower, before: Operand | None, stamp: bool) -> Operand:
-    """The time ``before`` this record's values were read, not one that they have just read: the next record has the
-    one from before, and comes after this. 0 if nobody asks for it."""
+    """The time for this record: ``before``, which was read before its values, or else the last time that the program
+    read. 0 if nobody needs it."""
     time = before if before is not None else lo.state.last_time
     if time is None and (stamp or lo.unit.options.timed):
         time = boot_time(lo)

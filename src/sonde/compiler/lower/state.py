@@ -73,7 +73,7 @@ class Sharing:
 
 
 class FunctionState:
-    """The builder of a function and what has been found out on the way to where it stands."""
+    """The builder of a function, and the facts known at the current point of it."""
 
     def __init__(self, function: BpfFunction, span: Span | None = None, sharing: Sharing | None = None,
                  outer: FunctionState | None = None) -> None:

@@ -70,7 +70,7 @@ def lower_block(lo: Lower, body: list[Stmt]) -> None:
 
 
 def _on_whole_map(stmt: Stmt | None) -> tuple[str, WholeMap] | None:
-    """What a statement does to a whole map, and to which."""
+    """The action of a statement on a whole map, and the map."""
     call = stmt.expr if isinstance(stmt, ExprStmt) else None
     row = function_of(call)
     return (row.on_map, call.choice) if isinstance(call, Call) and row is not None \

@@ -54,7 +54,7 @@ def _write_buffer(lo: Lower, value: Expr | Mem, mem: Mem, type: Buf) -> Operand:
 
 
 def _limit(lo: Lower, value: Operand, most: int) -> Operand:
-    """``value``, which is at most ``most``, in a form that has the verifier know it."""
+    """``value``, which is at most ``most``, in a form from which the verifier knows that."""
     size, beyond, on = lo.b.function.reg("used"), lo.b.block("beyond", cold=True), lo.b.block("limited")
     lo.b.set(size, value)
     lo.b.branch("jle", size, most, on, beyond)

@@ -51,7 +51,7 @@ def _id_in_namespace(lo: Lower, off: int, counted: str) -> Operand:
 
 
 def slot_number(lo: Lower, cpus: int, otherwise: BasicBlock) -> Reg:
-    """This CPU's number, of which the verifier sees that it is below that of possible CPUs."""
+    """This CPU's number; the verifier knows that it is below the number of possible CPUs."""
     if cpus & cpus - 1 == 0:
         return lo.b.region_number(cpus)
     number, inside = lo.b.cpu_number(), lo.b.block("slot")
@@ -84,7 +84,7 @@ def task_memory(lo: Lower, task: Operand, *path: str) -> Mem:
 
 
 def name_memory(lo: Lower, task: Operand, *path: str) -> Mem:
-    """A task's name where it lies. Since Linux 5.17, which brought bpf_loop() too, the kernel keeps it padded with NULs
+    """The memory of a task's name. Since Linux 5.17, which also brought bpf_loop(), the kernel pads it with NULs
     (strscpy_pad() in __set_task_comm(), fs/exec.c)."""
     mem = task_memory(lo, task, *path)
     mem.padded = lo.unit.feature("bpf_loop")
@@ -92,7 +92,7 @@ def name_memory(lo: Lower, task: Operand, *path: str) -> Mem:
 
 
 def comm_memory(lo: Lower) -> Mem | None:
-    """The current task's name where it lies, when kernel memory is loaded directly."""
+    """The memory of the current task's name, when kernel memory is loaded directly."""
     if not memory.loads_directly(lo) or lo.world.find_struct("task_struct") is None:
         return None
     return name_memory(lo, current_task(lo), "comm")

@@ -16,7 +16,7 @@ PURSE = 16
 
 
 def count_run(lo: Lower) -> None:
-    """One more run of this clause, whatever becomes of the event. A count that is now and then lost does no harm."""
+    """Count another run of this clause, whatever becomes of the event. Losing a count now and then does no harm."""
     own = _own_slot(lo)
     lo.b.store(own, 8, lo.b.alu("add", lo.b.load(own, 8), 1))
 
@@ -53,7 +53,7 @@ def _own_slot(lo: Lower) -> Reg:
 
 
 def _count_held(lo: Lower, own: Reg) -> None:
-    """One more event that was held back, of this attach point."""
+    """Count another event of this attach point that was held back."""
     index: Operand = lo.probe_index()
     if isinstance(index, int):
         lo.b.atomic_add(own, 8 * (HEAD + index), 1)

@@ -31,7 +31,7 @@ MAX_LOOPS = 1 << 23  # BPF_MAX_LOOPS
 
 
 def is_short(unit: Unit, stmt: For | While) -> bool:
-    """Whether the loop stays a loop."""
+    """Whether the loop is lowered as a loop, not as a callback."""
     if id(stmt) not in unit.short_loops:
         if isinstance(stmt, For) and stmt.end is None:
             short = isinstance(stmt.start, Call)
@@ -64,7 +64,7 @@ def shared_variables(unit: Unit, clause: Clause, parameters: Sequence[ScratchVar
 
 
 def _callback_nodes(loop: For | While) -> Sequence[Node]:
-    """What becomes the callback."""
+    """The parts of a loop that become the callback."""
     return [loop.cond, *loop.body] if isinstance(loop, While) else loop.body
 
 
@@ -124,7 +124,7 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
 
 
 def _is_plain(type: Type) -> bool:
-    """Whether it holds no pointer, of which the verifier has to know what it points to."""
+    """Whether a value contains no pointer, whose target the verifier would have to know."""
     if isinstance(type, Tuple):
         return all(map(_is_plain, type.of))
     return isinstance(type, (Int, Bool, Enum)) or not isinstance(type, Scalar)
@@ -152,7 +152,7 @@ def _deciding_variables(unit: Unit, clause: Clause) -> set[int]:
 
 
 def _own_ifs(unit: Unit, body: Sequence[Node]) -> list[If]:
-    """The ``if`` statements of a body, without those of callbacks: what ends a callback is no matter of the loop."""
+    """The ``if`` statements of a body outside of callbacks, which do not decide how this loop ends."""
     inner = {id(n) for loop in _long_loops(unit, list(body)) for n in walk_nodes(loop)}
     return [n for n in walk_nodes(list(body)) if isinstance(n, If) and id(n) not in inner]
 
@@ -334,7 +334,7 @@ def _loop_over_map(lo: Lower, stmt: For) -> None:
 
 def _over_one_map(lo: Lower, stmt: For, info: ScriptMap, name: str, key_type: Type,
                   broken: BasicBlock | None = None) -> None:
-    """``broken``: where a break in the body leads, past the map's other half."""
+    """Loop over one of a map's two halves. ``broken``: where a break in the body leads, past the other half."""
     pair = stmt.variable.slot.type
     assert isinstance(pair, Tuple)
     with _build_callback(lo, "each", 4, 3) as function:

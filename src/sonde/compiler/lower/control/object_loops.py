@@ -52,8 +52,8 @@ def lower_object_loop(lo: Lower, stmt: For) -> None:
 
 
 def _arguments(lo: Lower, call: Call, row: ObjectLoop) -> tuple[list[Operand], Operand | None]:
-    """What the iterator begins with, after its state; and the process whose threads are wanted, where all threads are
-    gone through: the kernel takes no task but the current one, for it is the only one that the verifier trusts."""
+    """The iterator's arguments after its state, and the process to filter for, if all threads are visited: the kernel
+    accepts only the current task there, because the verifier trusts no other."""
     if not row.of_task:
         return [0, row.last], None
     if is_current(call.args[0]):
@@ -73,7 +73,7 @@ def _process_of(lo: Lower, task: Operand, type: Pointer) -> Operand:
 
 
 def _forget_values(lo: Lower, stmt: For) -> None:
-    """Make unknown to the verifier what rounds carry on: with values that it knows, no round would be like another."""
+    """Make the variables that rounds change unknown to the verifier; else no round would look like another to it."""
     zero = None
     for node in _changed_variables(stmt):
         home, type = lo.state.variables.get(id(node.slot)), node.slot.type

@@ -11,7 +11,7 @@ from .variables import set_variable
 
 
 def must_run_first(expr: Expr) -> bool:
-    """Whether evaluating has effects that a lost record must not swallow, or may leave the program."""
+    """Whether an expression has effects that a lost record must not suppress, or may end the program."""
     return any(isinstance(n, BlockExpr) or isinstance(n, Unary) and n.op in ("++", "--") or is_function_call(n)
                or isinstance(n, Call) and deletes_key(n) for n in walk_nodes(expr))
 

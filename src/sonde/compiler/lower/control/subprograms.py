@@ -108,7 +108,7 @@ def _lower_function_body(lo: Lower, made: CheckedFunction, outer: Mem | None) ->
 
 
 def _leave_with_value(lo: Lower, made: CheckedFunction) -> None:
-    """A callback of this function may have met a ``return``."""
+    """Return here, if a callback of this function executed a ``return``."""
     returning, ending = lo.b.block("returning"), lo.b.block("ending")
     lo.b.branch("jeq", lo.load_outcome(), RETURNING, returning, ending)
     lo.b.start(returning)

@@ -44,7 +44,7 @@ def info_of(lo: Lower, ref: MapRef) -> ScriptMap:
 
 
 def value_signature(lo: Lower, expr: Expr | None) -> Signature | None:
-    """Equal signatures mean equal values within one run; None if that cannot be said."""
+    """A key of which equal ones mean equal values within one run; None if that is not certain."""
     if expr is None:
         return ()
     if expr.const is not None:
@@ -74,7 +74,7 @@ def value_signature(lo: Lower, expr: Expr | None) -> Signature | None:
 
 
 def look_up(lo: Lower, ref: MapRef) -> Lookup:
-    """Look a key up, or take what is known of it."""
+    """Look up a key, or use the result of an earlier lookup."""
     assert ref.key is not None
     signature = value_signature(lo, ref.key)
     known = lo.state.lookups.get((ref.name, signature)) if signature is not None else None
@@ -103,7 +103,7 @@ def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
 
 
 def branch_on_found(lo: Lower, ref: MapRef, lookup: Lookup, have: BasicBlock, absent: BasicBlock) -> None:
-    """Go on by whether the element is there; with -k its absence is counted."""
+    """Branch on whether the element exists; with -k its absence is counted."""
     if not lo.unit.options.count_reads:
         lo.b.branch("jeq", lookup.pointer, 0, absent, have)
         return
@@ -143,7 +143,7 @@ def read_element(lo: Lower, ref: MapRef) -> Operand:
 
 
 def locate_element(lo: Lower, ref: MapRef) -> Mem:
-    """Where an element that is no scalar lies; zeros where there is none."""
+    """The memory of an element that is not a scalar; zeros if there is none."""
     info = info_of(lo, ref)
     if lo.unit.maps[ref.name].memory:
         return Mem(MapAddr(ref.name))
@@ -301,7 +301,7 @@ def branch_on_key(lo: Lower, name: str, key: Expr, yes: BasicBlock, no: BasicBlo
 
 
 def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, BasicBlock]:
-    """This CPU's words of an aggregate, made if they were missing, and the block behind the update."""
+    """The address of this CPU's words of an aggregate, inserted if missing, and the block after the update."""
     spec = lo.unit.maps[ref.name]
     element = None
     if ref.key is None:

@@ -160,7 +160,7 @@ def merged_value(lo: Lower, ref: MapRef, info: ScriptMap) -> Operand:
 
 
 def merged_at(lo: Lower, name: str, info: ScriptMap, key: Operand) -> Operand:
-    """The merged value of the element under the key at that address."""
+    """The merged value of the element under the key at the address ``key``."""
     aggregate = info.value
     assert isinstance(aggregate, Aggregate)
     if lo.unit.maps[name].stride:

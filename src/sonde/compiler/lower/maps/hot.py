@@ -20,8 +20,8 @@ FACTOR = 0x9E3779B1 - (1 << 32)  # 2^32 / golden ratio, as an immediate operand
 
 
 def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Reg:
-    """Set ``where`` to this CPU's words of the key in the table and go on to ``have``; after it, the address of the
-    place that the key would have."""
+    """Set ``where`` to this CPU's words of the key in the table and go on to ``have``. Otherwise continue here; returns
+    the address of the key's slot."""
     b, spec = lo.b, lo.unit.maps[name]
     table = lo.unit.maps[spec.hot]
     region = table.value_size // table.cpus
@@ -42,7 +42,7 @@ def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Re
 
 
 def take_place(lo: Lower, name: str, key: Mem, slot: Reg) -> None:
-    """Let the key, which is in the hash, have its place in the table from now on, if that is free."""
+    """Give the key, which is in the hash, its slot in the table from now on, if the slot is free."""
     b = lo.b
     free, taken, on = b.block("free", cold=True), b.block("take", cold=True), b.block("on")
     b.branch("jeq", b.load(slot, 0), 0, free, on)
@@ -68,7 +68,7 @@ def _split_key(key: Mem, size: int) -> list[tuple[int, int]]:
 
 
 def _spread_words(lo: Lower, words: list[Reg], places: int) -> Operand:
-    """A number below ``places``, a power of two, in which all bits of the words have a part."""
+    """A hash of the words below ``places``, a power of two, to which every bit contributes."""
     b, mixed = lo.b, words[0]
     for word in words[1:]:
         mixed = b.alu("add", b.alu("mul", mixed, FACTOR), word)

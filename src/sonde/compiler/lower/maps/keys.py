@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
-    """The key's bytes as ``type``; a value that already lies in memory with that layout is used there."""
+    """The key's bytes as ``type``, used in place if the value already lies in memory with that layout."""
     source = lo.locate_value(key) if key.type == type and not isinstance(type, Scalar) else None
     if source is not None and source.space == "bpf":
         return source
@@ -53,7 +53,7 @@ def use_key(lo: Lower, info: ScriptMap, key: Expr, use: Callable[[str, Mem], Non
 
 
 def always_short(key: Expr, type: Type) -> bool:
-    """Whether the expression's own type leaves no room for a long string."""
+    """Whether no value of the expression's own type is a long string."""
     if isinstance(key, TupleExpr) and isinstance(type, Tuple):
         return all(always_short(item, type.of[at]) for item, at in zip(key.items, type.element_order(tuple(key.names))))
     return key.type is not None and short_type(key.type) == key.type

@@ -30,8 +30,8 @@ VALUE, OTHERS = 8, 16  # in a slot
 
 
 class ThreadSlot:
-    """A thread's slot of a map, the current one's if ``thread`` is None: its address, the thread's id, and what the
-    owner's word is if it has it."""
+    """A thread's slot in a map (by default the current thread's): its address, the thread's id, and the owner word that
+    it has when the thread owns it."""
 
     def __init__(self, lo: Lower, name: str, thread: Operand | None = None) -> None:
         b = lo.b
@@ -88,7 +88,8 @@ def store_value(lo: Lower, name: str, value: Operand) -> None:
 
 
 def _make_element(lo: Lower, slot: ThreadSlot, value: Operand, have: BasicBlock, on: BasicBlock) -> None:
-    """In the slot, or in the hash if that is another's; to ``have`` if the slot is the thread's by now."""
+    """Make the element in the slot, or in the hash if another thread has the slot; to ``have`` if this thread has it
+    now."""
     b = lo.b
     purse = _own_purse(lo, slot)
     paid, claim, claimed, lost = b.block("paid"), b.block("claim"), b.block("claimed"), b.block("lost", cold=True)
@@ -114,7 +115,8 @@ def _make_element(lo: Lower, slot: ThreadSlot, value: Operand, have: BasicBlock,
 
 
 def _insert_outside(lo: Lower, slot: ThreadSlot, purse: Operand, value: Operand) -> None:
-    """Into the hash. Idle tasks may do so at once: the first one's element is there then."""
+    """Insert into the hash. Idle tasks, which share an id, may do so at the same time: then the first one's element is
+    there."""
     b = lo.b
     failed, counted, on = b.block("failed", cold=True), b.block("counted", cold=True), b.block("inserted", cold=True)
     b.atomic_add(slot.address, OTHERS, 1)
@@ -173,7 +175,7 @@ def _own_purse(lo: Lower, slot: ThreadSlot) -> Reg:
 
 
 def _pay(lo: Lower, slot: ThreadSlot, own: Reg, paid: BasicBlock, on: BasicBlock) -> None:
-    """Go on to ``paid``, or, if all purses are empty, count that and go on to ``on``."""
+    """Take an element's cost from a purse and go on to ``paid``; if all are empty, count that and go on to ``on``."""
     b = lo.b
     empty = b.block("empty", cold=True)
     b.branch("jsgt", lo.fetch_add(own, 0, -1), 0, paid, empty)

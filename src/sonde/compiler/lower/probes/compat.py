@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def sees_compat_calls(unit: Unit, points: Sequence[Attach]) -> bool:
-    """Whether a program is run for calls of 32-bit programs too, and it is known how they are called."""
+    """Whether a program also runs for system calls of 32-bit programs, and their names are known."""
     return any(is_of_every_call(point) for point in points) and unit.feature("compat_syscalls") and bool(
         list_compat_texts(unit.world.arch))
 
 
 def branch_on_compat(lo: Lower, native: BasicBlock, compat: BasicBlock,
                      registers: Callable[[Lower], Mem] | None = None) -> None:
-    """By whether the current system call is one of a 32-bit program, as the classic tracepoints see it
+    """Branch on whether the current system call is a 32-bit program's, as the classic tracepoints decide it
     (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS); native if that cannot be known."""
     register, bit, when_set = ARCHES[lo.world.arch].compat_flag
     flags = _thread_status(lo) if register is None else \

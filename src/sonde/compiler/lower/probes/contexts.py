@@ -45,7 +45,7 @@ class Context:
         return [point.event for point in lo.attach]
 
     def must_filter_pid(self, unit: Unit, attach: Attach) -> bool:
-        """Whether the program has to ask whether this is the process of -p."""
+        """Whether the program itself must check for the process of -p."""
         return self.filters_pid
 
     def shares(self, unit: Unit) -> bool:
@@ -309,7 +309,7 @@ class UserFunctionContext(Context):
         return memory.read_scalar(lo, at, Int(64, False))
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
-        """A parameter, from where debug information says that it is."""
+        """A parameter, from the location that debug information gives."""
         location = user_places(lo.attach[0])[field.name]
         if location.kind == "constant":
             return lo.normalise(location.offset, field.type)

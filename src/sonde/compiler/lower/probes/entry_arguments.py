@@ -29,8 +29,8 @@ MOST_CALLS = 4      # of a function whose frames begin in one page
 
 
 class EntryArguments(Record):
-    """Where the arguments of calls under way are: in ``map`` under the page, for each of MOST_CALLS calls, outermost
-    first, its stack pointer and the arguments with these ``numbers``. The first that is 0 ends them."""
+    """Where the arguments of calls under way are stored: in ``map`` under the page, for each of MOST_CALLS calls,
+    outermost first, its stack pointer and the arguments with these ``numbers``. A stack pointer of 0 ends them."""
 
     map: str
     numbers: list[int]
@@ -51,8 +51,8 @@ def keep_arguments(unit: Unit, probe: CheckedProbe, used: set[str] | None) -> En
 
 
 class _PairedContext(KernelFunctionContext):
-    """One half of such an fexit. Functions that call one another last have the same stack pointer: each has programs
-    of its own."""
+    """The context of one half of the pair. Functions that end in a tail call share a stack pointer, so each has
+    programs of its own."""
 
     def __init__(self, saved: EntryArguments) -> None:
         self.saved = saved
@@ -64,13 +64,13 @@ class _PairedContext(KernelFunctionContext):
         return type(self)(self.saved)
 
     def look_up(self, lo: Lower, pointer: Operand) -> tuple[Reg, Mem]:
-        """What is saved for the page that ``pointer`` points into, or 0, and the key."""
+        """The address of what is saved for the page that ``pointer`` points into, or 0, and the key."""
         key = lo.temp(8, "page")
         lo.b.store(key.base, key.off, lo.b.alu("rsh", pointer, PAGE_SHIFT))
         return lo.b.call(h.MAP_LOOKUP, [MapFd(self.saved.map), lo.operand_address(key)], "map_lookup_elem"), key
 
     def find_call(self, lo: Lower, calls: Reg, condition: str, pointer: Operand, none: BasicBlock) -> Reg:
-        """The first of the saved calls whose stack pointer fulfils the condition with ``pointer``."""
+        """The first of the saved calls whose stack pointer meets the condition with ``pointer``."""
         at, match = lo.b.function.reg("call"), lo.b.block("found")
         for number in range(MOST_CALLS):
             fits, other = lo.b.block("fits"), none if number + 1 == MOST_CALLS else lo.b.block("next")
@@ -85,7 +85,7 @@ class _PairedContext(KernelFunctionContext):
 
 
 class EntryContext(_PairedContext):
-    """The entry."""
+    """The context of the program at the function's entry."""
 
     def begin(self, lo: Lower, leave: BasicBlock) -> None:
         lost = lo.b.block("lost", cold=True)
@@ -105,7 +105,7 @@ class EntryContext(_PairedContext):
         lo.b.start(lo.b.block("kept"))
 
     def _make_room(self, lo: Lower, pointer: Operand, lost: BasicBlock) -> Reg:
-        """What is saved for the page, made if it was missing."""
+        """The address of what is saved for the page, inserted if it was missing."""
         calls = lo.b.function.reg("calls")
         first, key = self.look_up(lo, pointer)
         missing, made, have = lo.b.block("missing", cold=True), lo.b.block("made", cold=True), lo.b.block("have")
@@ -133,7 +133,7 @@ class EntryContext(_PairedContext):
 
 
 class ReturnContext(_PairedContext):
-    """The return."""
+    """The context of the program at the function's return."""
 
     def __init__(self, saved: EntryArguments) -> None:
         super().__init__(saved)

@@ -68,7 +68,7 @@ ROWS: dict[str, dict[str, str]] = {
 
 
 def raw_fields(world: World, category: str, event: str) -> dict[str, RawField]:
-    """The fields that this kernel's raw tracepoint gives, and how."""
+    """The fields that this kernel's raw tracepoint offers, each with its reader."""
     row = ROWS.get(f"{category}:{event}")
     params = world.raw_tracepoint_args(event) if row else None
     format = world.tracepoint_format(category, event) if params is not None else None
@@ -84,7 +84,7 @@ def raw_fields(world: World, category: str, event: str) -> dict[str, RawField]:
 
 
 def _make_reader(world: World, params: Struct, text: str) -> RawField | None:
-    """What a row's text means on this kernel."""
+    """The reader that a row's text describes, for this kernel."""
     swapped = text.startswith("be16 ")
     param, _, path = text.removeprefix("be16 ").partition(":")
     argument = params.field(param)

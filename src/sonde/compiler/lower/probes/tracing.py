@@ -50,8 +50,8 @@ class TracedFunction(Context):
 
 
 class TracedFunctions(TracedFunction):
-    """The same of many functions that share one copy (tracing_multi, Linux 7.2). For the verifier their arguments are
-    numbers, which only a helper gives it."""
+    """The context of many functions that share one copy of the program (tracing_multi, Linux 7.2). To the verifier
+    their arguments are numbers, which only a helper returns."""
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         if isinstance(field.type, Scalar):

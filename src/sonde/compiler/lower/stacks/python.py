@@ -57,7 +57,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
 
 
 def _write_image_key(lo: Lower, key: Mem, none: BasicBlock) -> Operand:
-    """What tells the program that runs from all others; to ``none`` in a kernel thread."""
+    """Write what identifies the program that runs; to ``none`` in a kernel thread."""
     task, user = current_task(lo), lo.b.block("user")
     mm = memory.read_scalar(lo, task_memory(lo, task, "mm"), UINT64)
     lo.b.branch("jne", mm, 0, user, none)
@@ -69,7 +69,7 @@ def _write_image_key(lo: Lower, key: Mem, none: BasicBlock) -> Operand:
 
 
 def _count_unknown(lo: Lower, key: Mem) -> None:
-    """One more stack that was wanted of a program of which nothing is known (yet)."""
+    """Count one more stack of a program whose interpreter is not known (yet)."""
     b = lo.b
     name = lo.unit.python_misses()
     misses = b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
@@ -170,7 +170,7 @@ def _frame_function(lo: Lower, function: BpfFunction) -> None:
 
 
 def _mark_entered(walk: Walk, frames: Reg) -> None:
-    """Of the frame that was stored last: C has called the interpreter for it."""
+    """Mark the frame stored last: C called the interpreter for it."""
     b, count = walk.b, walk.get("count")
     some, inside, on = b.block("some"), b.block("inside"), b.block("marked")
     b.branch("jgt", count, 0, some, on)  # the verifier of Linux 6.1 learns no bound from jne

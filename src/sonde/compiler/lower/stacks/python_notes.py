@@ -13,7 +13,7 @@ from .python_memory import KEY, READ, RECORD, Walk, at_most, table_size
 
 
 def note_frames(walk: Walk, frames: Mem, unkept: BasicBlock) -> None:
-    """Of a new stack: its frames, and the texts of their code. What finds no room is counted, and tried again."""
+    """Store a new stack's frames and the texts of their code. What finds no room is counted, and tried again."""
     lo, b = walk.lo, walk.b
     walk.put("failed", 0)
     words.run_loop(lo, STACK_FRAMES, [walk.image, walk.work, b.address(frames.base, frames.off)], "pystack note",

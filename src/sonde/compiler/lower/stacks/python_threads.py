@@ -48,8 +48,8 @@ def find_thread(walk: Walk, start: Operand) -> None:
 
 
 def _recall_thread(walk: Walk, key: Mem, known_thread: BasicBlock, search: BasicBlock) -> None:
-    """The thread that was found the last time, if it is what it was then: bound to this thread of the system's, and, in
-    Python 3.11, running in the only interpreter."""
+    """Use the thread that was found the last time if it is still bound to this thread of the system's and, in Python
+    3.11, runs in the only interpreter."""
     lo, b = walk.lo, walk.b
     there, good, own, marked, oldest, runs, first, alone = (
         b.block(n) for n in ("there", "thread", "own", "marked", "oldest", "runs", "first", "alone"))
@@ -153,7 +153,8 @@ def _judge_thread(walk: Walk, thread: Reg, end: BasicBlock, again: BasicBlock) -
 
 
 def _take_c_frame(walk: Walk, done: BasicBlock, bad: BasicBlock) -> None:
-    """``frame`` from what was found: it, or what the C frame has. A list without end is a failure."""
+    """Take ``frame`` from the result of the search: the frame itself, or that of the C frame. An endless list is a
+    failure."""
     b = walk.b
     there, plain, through, numbered, good = (b.block(n) for n in ("there", "plain", "through", "numbered", "good"))
     b.branch("jeq", walk.get("thread"), 0, there, bad)

@@ -96,8 +96,8 @@ def _leave_out_tracing(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[
 
 
 def _leave_out_null(lo: Lower, frames: Mem, count: Reg) -> Reg:
-    """How many frames there are without a last one at address 0, which nothing shows: there the kernel follows a frame
-    pointer of 0 or of something else."""
+    """How many frames there are without a last one at address 0, which means nothing: the kernel followed an invalid
+    frame pointer."""
     b = lo.b
     left, last = b.function.reg("left"), b.alu("sub", count, 1)
     b.set(left, count)
@@ -146,7 +146,7 @@ def _insert_caller(lo: Lower, frames: Mem, count: Reg, limit: int) -> tuple[Mem,
 
 
 def _count_tracing(lo: Lower, frames: Mem, count: Operand) -> Reg:
-    """How many of the first frames are not the event's; 0 also where that is not known."""
+    """How many of the first frames belong to the tracing; 0 also if that is not known."""
     b = lo.b
     others, done = b.function.reg("others"), b.block("counted")
     trampoline = lo.context.beneath == "trampoline"
@@ -212,7 +212,7 @@ def _callback_of_class(lo: Lower, event: str) -> Reg | None:
 
 
 def _callbacks_alike(world: World, event: str) -> list[str]:
-    """The names of all such functions that take the event's arguments: whosever they are, they are not the event's."""
+    """The names of all such functions with the event's arguments: they are never the event's own frames."""
     args = world.raw_tracepoint_args(event)
     if args is None or world.kernel_symbol("bpf_trace_run1") is None:
         return []
@@ -250,7 +250,7 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
 
 
 def _hash_frames(lo: Lower, frames: Mem, count: Operand) -> Operand:
-    """64 bits over the frames that are there; also clears nothing: what lies after them is not read."""
+    """A 64-bit hash of the frames. It reads nothing after them, so that nothing needs to be cleared first."""
     b = lo.b
     value, index = b.function.reg("hash"), b.function.reg("index")
     b.set(value, 0)

@@ -56,7 +56,7 @@ def find_file(work: Work, address: Reg, fail: BasicBlock) -> File:
 
 
 def _find_place(work: Work, address: Reg, slot: Reg, fail: BasicBlock) -> None:
-    """Find a mapping and its file, and remember them in the place of what was found longest ago."""
+    """Find the mapping and file of an address, and store them in the slot of the one found longest ago."""
     lo, b = work.lo, work.b
     vma = _find_mapping(work, address, fail)
     area = _struct_at(lo, vma, "vm_area_struct")
@@ -149,7 +149,7 @@ def _inode_of(work: Work, file: Operand) -> Operand:
 
 
 def _write_key(work: Work, file: Operand) -> None:
-    """What tells a file: device, inode, size."""
+    """Write what identifies a file: device, inode, size."""
     lo, b = work.lo, work.b
     inode = _struct_at(lo, _inode_of(work, file), "inode")
     system = _struct_at(lo, _member(lo, inode, "inode", "i_sb"), "super_block")
@@ -159,7 +159,7 @@ def _write_key(work: Work, file: Operand) -> None:
 
 
 def _look_up_file(work: Work, address: Reg, first: Reg, rows: Reg, fail: BasicBlock) -> None:
-    """Rows of the file whose key has been written; asked for if nothing is known of it."""
+    """Find the rows of the file whose key has been written; ask user space for them if they are not known."""
     lo, b = work.lo, work.b
     files = lo.unit.unwind_files()
     key = b.alu("add", work.base, ASK)
@@ -190,7 +190,7 @@ def _look_up_file(work: Work, address: Reg, first: Reg, rows: Reg, fail: BasicBl
 
 
 def _ask(work: Work, address: Reg) -> None:
-    """Have user space read a file, once."""
+    """Ask user space to read a file, once."""
     lo, b = work.lo, work.b
     key = b.alu("add", work.base, ASK)
     new, on = b.block("new"), b.block("asked")
@@ -238,7 +238,7 @@ def _find_mapping(work: Work, address: Reg, fail: BasicBlock) -> Reg:
 
 
 def _slot_for(work: Work, address: Reg, type: Reg) -> Reg:
-    """What the node that was read has for an address."""
+    """The slot for an address in the node that was read."""
     b = work.b
     spaced = b.alu("and", b.alu("and", type, b.alu("rsh", type, 1)), 1)  # 1 for type 3 alone, of those that there are
     # Of bits that the verifier knows in part, such as those of 9 or 15, Linux 6.16 to 6.18 get bounds wrong where an

@@ -26,7 +26,7 @@ class Work:
         self.lo, self.b, self.base = lo, lo.b, base
 
     def clear_words(self) -> None:
-        """Forget all that is known, also of mappings."""
+        """Forget all words, including the mappings."""
         self.b.zero(self.base, 0, READ)
 
     def get(self, name: str) -> Reg:

@@ -140,7 +140,7 @@ def _note_frame(work: Work, frames: Reg, pc: Reg, deep: BasicBlock) -> None:
 
 
 def _find_rule(work: Work, offset: Reg, first: Reg, rows: Reg) -> Reg:
-    """The rule for a place in a file, by halving what is left of its rows."""
+    """The rule for an offset in a file, by binary search in its rows."""
     lo, b = work.lo, work.b
     base = b.address(MapAddr(lo.unit.unwind_rows()))
     mask = lo.unit.options.unwind_rows - 1

@@ -136,7 +136,7 @@ def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes
 
 
 def _by_words(lo: Lower, at: Reg, needle: bytes, match: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
-    """After the string there is room enough to load whole words."""
+    """Compare with a constant by whole words: there is enough padding after the string to load them."""
     start = load_characters(lo, at, 0, 8)
     other = lo.b.block("other")
     for offset in range(0, len(needle), 8):
@@ -202,7 +202,7 @@ def _before(lo: Lower, ends: Operand) -> Reg:
 
 
 def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, match: BasicBlock, differs: BasicBlock) -> None:
-    """Compare one word of the needle, and go on if it agrees and the needle does not end in it."""
+    """Compare one word of the needle; continue if it agrees and the needle does not end in it."""
     agrees, more = lo.b.block("agrees"), lo.b.block("more")
     wanted = load_characters(lo, needle, at, 8)
     ends = mark_zero_bytes(lo, wanted)

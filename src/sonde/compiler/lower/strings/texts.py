@@ -29,7 +29,7 @@ def load_characters(lo: Lower, base: Operand, off: int, width: int) -> Reg:
 
 
 def write_literal(lo: Lower, text: bytes, mem: Mem, capacity: int, pad: bool) -> None:
-    """A constant string by the widest stores that its place allows."""
+    """Write a constant string by the widest stores that its alignment allows."""
     text = text[:capacity - 1] + b"\0"
     used = len(text)
     text = text.ljust(min(capacity, (used + 7) // 8 * 8), b"\0")
@@ -50,7 +50,7 @@ def capacity_of(expr: Expr) -> int:
 
 
 def plain_memory(lo: Lower, mem: Mem, size: int) -> Mem:
-    """``mem`` where plain loads work: itself, or a copy."""
+    """``mem`` if plain loads work there, else a copy."""
     if mem.space == "bpf" or mem.space == "ctx" or mem.btf:
         return mem
     into_ = lo.temp(size)

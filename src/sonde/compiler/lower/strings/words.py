@@ -47,7 +47,7 @@ def make_unknown(lo: Lower, value: Operand) -> Reg:
 
 
 def common_stride(*places: Mem) -> int:
-    """The widest load that is aligned in all of the places: for the frame it must be."""
+    """The widest load that is aligned in all these locations, as it must be in the frame."""
     step = 8
     while step > 1 and any(_offset(p) % step for p in places):
         step //= 2
@@ -88,7 +88,7 @@ def _cut_pieces(first: int, end: int, step: int) -> list[tuple[int, int]]:
 
 def over_words(lo: Lower, places: list[Mem], end: int, step: int, look: Callable[[list[Mem], int, Operand], None]
                ) -> None:
-    """``look(places, width, offset)`` at every word below ``end``: a loop, and what is left behind it."""
+    """Call ``look(places, width, offset)`` for every word below ``end``: in a loop, then for the remainder."""
     count = end // step
     if count > UNROLLED:
         at, bases = lo.b.function.reg("at"), [lo.b.address(p.base, p.off) for p in places]
@@ -145,7 +145,7 @@ def _compare_bytes(lo: Lower, a: Mem, b: Mem, size: int, text: bool, yes: BasicB
 
 
 def _make_movable(lo: Lower, mem: Mem, size: int) -> Mem:
-    """``mem`` where words need not be aligned and the offset may be one that the verifier does not know."""
+    """``mem``, or a copy of it, where words need not be aligned and the verifier need not know the offset."""
     if mem.space == "bpf" and not isinstance(mem.base, Slot):
         return mem  # of such a size it is a map's value, or scratch memory
     movable = in_scratch(lo, mem, size)
@@ -182,8 +182,8 @@ def _load_plainly(lo: Lower, base: Operand, off: int, width: int) -> Reg:
 
 
 def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
-    """As :func:`_compare_bytes`, by a callback for each block. It finds both addresses in the frame, and leaves
-    what it found out in scratch memory."""
+    """As :func:`_compare_bytes`, with a callback for each block. The callback gets both addresses from the frame, and
+    leaves its result in scratch memory."""
     outcome = lo.b.function.slot(8, "outcome", scratch=True)
     lo.b.store(outcome, 0, 0)
     run_loop(lo, blocks, [lo.b.address(a.base, a.off), lo.b.address(b.base, b.off), lo.b.address(outcome)],
@@ -256,8 +256,8 @@ def copy_text(lo: Lower, source: Mem, into: Mem, size: int) -> None:
 
 
 def _clear_after_nul(lo: Lower, mem: Mem, size: int) -> None:
-    """Without a branch, which would give the verifier a path for each word: ``left`` has all bits until a word had a
-    zero byte, then none."""
+    """Clear what follows the NUL, without branches, which would give the verifier a path for each word: ``left`` has
+    all bits set until a word contained a zero byte, then none."""
     left: Operand = -1
     for offset, width in _cut_pieces(0, size, common_stride(mem)):
         part = mem.at(offset)
@@ -276,8 +276,8 @@ def _clear_after_nul(lo: Lower, mem: Mem, size: int) -> None:
 
 
 def text_length(lo: Lower, mem: Mem, capacity: int) -> Operand:
-    """Characters before the NUL. In what is after the first characters of a long string the kernel looks for it: a
-    copy says how long it was."""
+    """The number of characters before the NUL. Beyond the first characters of a long string the kernel looks for it:
+    copying the string returns its length."""
     mem = plain_memory(lo, mem, capacity)
     counted = capacity if capacity <= COUNTED else COUNTED // 2
     size, done = lo.b.function.reg("length"), lo.b.block("done")
