@@ -85,11 +85,11 @@ def build_script(named: dict[str, str], words: list[str]) -> str:
     shown = " ".join(f"print({name}, {top});" if top else f"print({name});" for name in maps)
     cleared = " ".join(f"clear({name});" for name in maps)
     settings = f"max_strlen = {number_option(named, 'size', 0, 4096)}; " if "size" in named else ""
-    paired = [f"@began{place}" for place in range(len(words)) if any(f"@began{place}[" in text for text in clauses)]
+    paired = [f"@began{place}" for place in range(len(words)) if any(f"@began{place}," in text for text in clauses)]
     if paired:
         maps_of_threads = [*paired, *[name.replace("began", "depth") for name in paired]]
-        clauses = [*[f"let {name} = hash(max_threads);" for name in maps_of_threads], _PAIRING, *clauses,
-                   _tell_unfinished(paired)]
+        declared = [f"let {name} = hash(max_threads);" for name in maps_of_threads]
+        clauses = [*declared, *clauses, _tell_unfinished(paired)]
     return "\n".join([f"config = {{ {settings}print_maps_on_exit = false }}",
                       f'begin {{ printf("%s. Ctrl-C to end.\\n", {quote_string(told)}); }}', *clauses,
                       *_output_clauses(named, shown, "" if "cumulative" in named else cleared)]) + "\n"
@@ -150,7 +150,7 @@ def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[s
             inside, behind = split_at_closing(text[found.end():])
             value = Specifier("p", "", "", "", probe.parameters, "").translate_expression(inside)
             kept.extend([value] if value not in kept else [])
-            text = f"{text[:found.start()]}$call.{3 + kept.index(value)}{behind}"
+            text = f"{text[:found.start()]}$call.3.{kept.index(value)}{behind}"
         text = text.replace("$latency", "(nsecs - $call.0)")
         return probe.translate_expression(text)
 
@@ -167,52 +167,14 @@ def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[s
     return _paired_clauses(probe, place, kept, _guard_action([*filters, told], update))
 
 
-# Calls within calls of a thread. One of a program may end without a return: by longjmp(), or an exception. The next
-# call or return further up the stack tells: what is below it is over. A tail call begins where the one before did.
-_PAIRING = """
-macro in_program() { comptime (probetype == "uprobe" || probetype == "uretprobe") }
-macro stack_end() { in_program() ? reg("sp") : (uint64)0 }
-macro begin_of() { in_program() ? reg("pc") : (uint64)0 }
-macro leave_below(@depth, @began, @left, limit, begin) {
-	$top = @depth[tid];
-	$was = $top;
-	for ($_ : 0..$was) {
-		$call = @began[tid, $top];
-		if ($call.1 > limit || ($call.1 == limit && $call.2 != begin)) {
-			break;
-		}
-		delete(@began, (tid, $top));
-		@left = count();
-		$top--;
-	}
-	if ($top < $was) {
-		@depth[tid] = $top;
-	}
-}
-"""
-
-
 def _paired_clauses(probe: Specifier, place: int, kept: list[str], action: str) -> list[str]:
-    """The clauses of a return that needs values of the entry: ``$call`` has the time, the stack's end, the address, and
-    the values. x86's return has taken 8 bytes off the stack."""
-    depth, began = f"@depth{place}", f"@began{place}"
-    values = ", ".join(["nsecs", "stack_end()", "begin_of()", *kept])
-    return [probe.entry_point, f"""{{
-	if (in_program()) {{ leave_below({depth}, {began}, @left, stack_end(), begin_of()); }}
-	{depth}[tid]++;
-	{began}[tid, {depth}[tid]] = ({values});
-}}""", probe.attach_point, f"/has_key({depth}, tid)/", f"""{{
-	if (in_program()) {{ leave_below({depth}, {began}, @left, (uint64)(stack_end() - 9), (uint64)0); }}
-	$depth = {depth}[tid];
-	$call = {began}[tid, $depth];
-	if ($depth == 0 || $call.1 > stack_end()) {{ return; }} // its call began before the tracing
-	{action}
-	delete({began}, (tid, $depth));
-	if ($depth > 1) {{ {depth}[tid] = $depth - 1; }} else {{ delete({depth}, tid); }}
-}}""", "tracepoint:sched:sched_process_exit", f"/has_key({depth}, tid)/", f"""{{
-	leave_below({depth}, {began}, @left, (uint64)-1, (uint64)-1);
-	delete({depth}, tid);
-}}"""]
+    """The clauses of a return that needs values of the entry, which are ``$call.3``."""
+    maps = f"@depth{place}, @began{place}, @left"
+    values = f", ({', '.join(kept)},)" if kept else ""
+    return [probe.entry_point, f"{{ enter_call({maps}{values}); }}",
+            probe.attach_point, f"/has_key(@depth{place}, caller())/",
+            f"{{ return_call({maps}, $call, {action}); }}",
+            "tracepoint:sched:sched_process_exit", f"/has_key(@depth{place}, caller())/", f"{{ end_calls({maps}); }}"]
 
 
 def _tell_unfinished(paired: list[str]) -> str:
