@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from ...source import Source
 from ..script_names import read_script
 
 if TYPE_CHECKING:
@@ -90,7 +89,8 @@ def main(parsed: Parsed) -> int:
     options.setdefault("format", "flamegraph")
     parsed.seconds = requests.seconds_of(parsed.words[1:])
     options["title"] = title + (f" of {process.name} ({process.pid})" if process else "")
-    source = _adapt_script(read_script(os.path.join(tools.FOLDER, "flame", script)), bool(named.pop("no-python", "")))
+    named.update(dict.fromkeys(_readable_stacks(native=bool(named.pop("no-python", ""))), "true"))
+    source = read_script(os.path.join(tools.FOLDER, "flame", script))
     trace = requests.new_trace(source, requests.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
     status = script_run.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):
@@ -98,17 +98,14 @@ def main(parsed: Parsed) -> int:
     return status
 
 
-def _adapt_script(source: Source, native: bool) -> Source:
-    """Use Python stacks and unwind tables where this kernel has what they need; ``native``: no Python stacks."""
+def _readable_stacks(native: bool) -> list[str]:
+    """The options of the scripts for Python stacks (not if ``native``) and unwind tables that this kernel can serve."""
     from ...builtins.stacks import python_obstacle
     from ...compiling import live_world
     from ...semantics.context import unwinding_obstacle
-    text, world = source.text, live_world()
-    if native or python_obstacle(world):
-        text = text.replace(", pystack", "")
-    if not unwinding_obstacle(world):
-        text = text.replace("ustack", "dw_ustack")
-    return Source(source.name, text, source.internal)
+    world = live_world()
+    python = not native and not python_obstacle(world)
+    return ["python"] * python + ["unwind"] * (not unwinding_obstacle(world))
 
 
 def _write_diff(before: str, parsed: Parsed) -> int:
