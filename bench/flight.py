@@ -28,10 +28,10 @@ import sonde
 from sonde import compiling
 from sonde.errors import MachineError, SyscallError
 from sonde.layouts.event_records import DATA_RING
+from sonde.layouts.shared_maps import HEAD
 from sonde.runtime.session import Session
 from sonde.semantics.script_options import Options
 from sonde.source import Source
-from sonde.spec import HEAD
 
 SCRIPT = 'tracepoint:syscalls:sys_enter_lseek /comm == "bench"/ { printf("%d %d %s\\n", cpu, args.offset, comm); }'
 WAYS: dict[str, dict[str, Any]] = {

@@ -16,11 +16,12 @@ from decoding import Names
 from sonde.arch import ARCHES
 from sonde.compiler import helpers as h
 from sonde.layouts.event_records import CONTROL_HEADER, RECORD_HEADER
+from sonde.layouts.shared_maps import CURRENT, FOUND_OUT, STATE
 from sonde.runtime.maps import merge
 from sonde.runtime.maps.hot import read_hot
 from sonde.runtime.maps.slots import read_elements
 from sonde.runtime.records.events import Event, EventDecoder, MapDecoder
-from sonde.spec import CURRENT, FOUND_OUT, STATE, MapSpec, ProgramSpec, ScriptSpec
+from sonde.spec import MapSpec, ProgramSpec, ScriptSpec
 from sonde.types import Aggregate, Scalar
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22

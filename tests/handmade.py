@@ -7,8 +7,9 @@ from typing import Any
 from sonde.asm import insn
 from sonde.asm.assemble import Item, assemble
 from sonde.layouts.event_records import CONTROL_HEADER, CONTROL_RING, DATA_RING, RECORD_HEADER
+from sonde.layouts.shared_maps import STATE
 from sonde.layouts.uapi import BPF_RB_PROD_POS, HELPERS
-from sonde.spec import STATE, Attach, Config, EventField, EventSite, MapSpec, ProgramSpec, ScriptSpec
+from sonde.spec import Attach, Config, EventField, EventSite, MapSpec, ProgramSpec, ScriptSpec
 from sonde.types import UINT64, Aggregate
 
 SEQUENCE = "__sequence"  # memory map of one word: numbers the events

@@ -1,7 +1,7 @@
-"""Probe kinds: what every room needs to know about each.
+"""Kinds of probes and of event sites: what every room needs to know about each.
 
-How one is written and expanded is in semantics/providers.py, how it is attached in runtime/attach/links.py, and how it
-is listed in kernel/types/listing.py.
+How a probe is written and expanded is in semantics/providers.py, how it is attached in runtime/attach/links.py, and how
+it is listed in kernel/types/listing.py.
 """
 
 from __future__ import annotations
@@ -95,3 +95,37 @@ def tracing_kinds() -> tuple[str, ...]:
 def kinds_with(fact: str) -> tuple[str, ...]:
     """The names of the kinds of which a fact is true."""
     return tuple([kind.name for kind in KINDS.values() if getattr(kind, fact)])
+
+
+class SiteKind(Record):
+    """Of an event site: its records go by the ``control`` ring; ``data`` is what :class:`~sonde.spec.EventSite` has in
+    ``data``, and ``fields`` how many fields at least. What a kind's records hold is said there."""
+
+    name: str
+    data: tuple[str, ...] = ()
+    fields: int = 0
+    control: bool = False
+    formatted: bool = False   # ``parts`` is a format, with a conversion for each field
+    shows: bool = False       # prints values of the script: an event of it can be a row of a table
+    outside: bool = False     # printing it acts on the machine: a recording has the result, and no flight has such
+    silent: bool = False      # prints nothing, so it is carried out even when there is no time to print
+    empties: bool = False     # takes all elements of a map, or their values
+    of_map: bool = False      # is about a whole map
+    answers: bool = True      # a question to a recording can have it: needs no machine
+
+
+SITE_KINDS = {kind.name: kind for kind in (
+    SiteKind("printf", formatted=True, shows=True),
+    SiteKind("print", fields=1, shows=True),
+    SiteKind("time", ("format",)),
+    SiteKind("join", ("separator",), fields=1, answers=False),
+    SiteKind("cat", formatted=True, outside=True, answers=False),
+    SiteKind("system", formatted=True, outside=True, answers=False),
+    SiteKind("nstat", outside=True),
+    SiteKind("skboutput", ("path",), fields=2, outside=True, answers=False),
+    SiteKind("print_map", ("map",), control=True, of_map=True),
+    SiteKind("clear", ("map",), control=True, silent=True, empties=True, of_map=True),
+    SiteKind("zero", ("map",), control=True, silent=True, empties=True, of_map=True),
+    SiteKind("exit", control=True, silent=True),
+    SiteKind("dump", ("why",), control=True, answers=False),
+)}

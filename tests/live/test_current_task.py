@@ -11,7 +11,7 @@ import sonde
 from sonde.compiling import live_world
 from sonde.kernel.host import possible_cpus
 from sonde.kernel.tasks import locator
-from sonde.spec import CURRENT
+from sonde.layouts.shared_maps import CURRENT
 
 CALLS = 500
 SCRIPT = """tracepoint:syscalls:sys_enter_getppid /pid == cpid && comm == "current"/ {

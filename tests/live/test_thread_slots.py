@@ -11,7 +11,7 @@ import pytest
 import sonde
 from sonde.compiler import thread_keys
 from sonde.compiling import live_world
-from sonde.spec import PURSE, PURSES
+from sonde.layouts.shared_maps import PURSE, PURSES
 from support import PRODUCER, compile_c
 
 pytestmark = pytest.mark.skipif(not live_world().has_feature("atomic_fetch"), reason="kernel lacks atomic_fetch")

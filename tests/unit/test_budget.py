@@ -15,13 +15,14 @@ from sonde.cli.options import budget_of, parse_command_line
 from sonde.compiler.lower.control.gate import PURSE
 from sonde.errors import UsageError
 from sonde.kernel.syscalls import ProgramInfo
+from sonde.layouts.shared_maps import BUDGET, BUDGET_HEAD, STATE
 from sonde.output import make_output
 from sonde.output.losses import report_losses
 from sonde.runtime.costs import budget as keeping
 from sonde.runtime.costs.budget import Budget
 from sonde.runtime.losses import BudgetLosses, Losses
 from sonde.runtime.maps.state import State
-from sonde.spec import BUDGET, BUDGET_HEAD, STATE, ScriptSpec
+from sonde.spec import ScriptSpec
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
 LATENCY = ("tracepoint:syscalls:sys_enter_read { @s[tid] = nsecs; } "

@@ -19,24 +19,14 @@ from sonde import compiling
 from sonde.cli.flight_dumps import DumpFolder
 from sonde.cli.flight_settings import KEPT, Settings
 from sonde.errors import SondeError, UsageError
+from sonde.layouts.shared_maps import FLIGHT, FLIGHT_BUSY, FLIGHT_GAP, HEADS, HEADS_STRIDE, LEAST_SEGMENT
 from sonde.library.flight import asking
 from sonde.library.flight.condition import MapCondition
 from sonde.library.flight.settings import LEAST, parse_duration, region_bytes
 from sonde.runtime.flight.rings import FlightReader, Stretch, merge_stretches, split_stretch
 from sonde.semantics.script_options import Options
 from sonde.source import Source
-from sonde.spec import (
-    FLIGHT,
-    FLIGHT_BUSY,
-    FLIGHT_GAP,
-    HEADS,
-    HEADS_STRIDE,
-    LEAST_SEGMENT,
-    Config,
-    EventSite,
-    MapSpec,
-    ScriptSpec,
-)
+from sonde.spec import Config, EventSite, MapSpec, ScriptSpec
 from sonde.types import Aggregate, Int, Str
 from unit.fake_world import FakeWorld
 

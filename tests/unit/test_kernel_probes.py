@@ -12,13 +12,14 @@ from sonde.compiler.pipeline import compile_checked
 from sonde.compiling import compile, mask_refusals
 from sonde.errors import AttachError, CompileError, MachineError, StandInError, SyscallError
 from sonde.kernel import syscalls
+from sonde.layouts.shared_maps import GROUPS
 from sonde.layouts.uapi import HELPERS
 from sonde.library.trace import Trace
 from sonde.runtime.attach.attachments import Attachments
 from sonde.runtime.maps.access import create_map
 from sonde.semantics import finder, kernel_probes
 from sonde.semantics.script_options import Options
-from sonde.spec import GROUPS, Attach, Config, KernelFunction, MapSpec
+from sonde.spec import Attach, Config, KernelFunction, MapSpec
 from sonde.types import INT32, INT64, Struct
 from unit.fake_world import IOVEC, SOCK, FakeWorld, FentryWorld, KprobeWorld, check_text, findings, function, kernel
 

@@ -13,8 +13,8 @@ import pytest
 
 from sonde.kernel.names.user_symbols import Mapping
 from sonde.layouts import cpython as py
+from sonde.layouts.shared_maps import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS, PYTHON_FRAME
 from sonde.runtime.stacks.pythons import PythonFrames, Pythons
-from sonde.spec import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS, PYTHON_FRAME
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

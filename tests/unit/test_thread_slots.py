@@ -11,7 +11,8 @@ import pytest
 from bpf_kernel import Kernel
 from compiled import KERNELS, compiled, kernel_of, loaded, run_interrupted, set_task
 from sonde.compiler import compilation, thread_keys
-from sonde.spec import PURSE, PURSES, ScriptSpec
+from sonde.layouts.shared_maps import PURSE, PURSES
+from sonde.spec import ScriptSpec
 
 THREADS = (0, 1, 2, 3, 4, 5, 7, 11, 1235, 32767, (1 << 22) - 1)
 

@@ -92,7 +92,7 @@ def _add_events(run: Run, trace: ReplayTrace, fields: Sequence[str]) -> None:
     for event in trace.events():
         site = sites[event.site]
         if site.kind == "print_map":
-            if site.data.get("then") == "clear":  # what it held is gone from it, but counts
+            if site.then == "clear":  # what it held is gone from it, but counts
                 _add_items(run, trace.spec.find_map(event.args[0]), event.args[1])
         elif event.site in names:
             counted[event.site] += 1

@@ -9,13 +9,7 @@ from ..layouts import cpython as py
 from ..layouts import unwind_format
 from ..layouts.c_library_texts import TEXT_BYTES
 from ..layouts.event_records import CONTROL_RING, DATA_RING
-from ..layouts.uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
-from ..semantics.callees import row_of
-from ..semantics.nodes import walk_nodes
-from ..semantics.typed import CheckedScript, Element, ScriptMap, WholeMap
-from ..semantics.world import World
-from ..source import Span
-from ..spec import (
+from ..layouts.shared_maps import (
     BUDGET,
     BUDGET_HEAD,
     CURRENT,
@@ -42,12 +36,14 @@ from ..spec import (
     UNWIND_ASKS,
     UNWIND_FILES,
     UNWIND_ROWS,
-    Attach,
-    Config,
-    ErrorSite,
-    EventSite,
-    MapSpec,
 )
+from ..layouts.uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
+from ..semantics.callees import row_of
+from ..semantics.nodes import walk_nodes
+from ..semantics.typed import CheckedScript, Element, ScriptMap, WholeMap
+from ..semantics.world import World
+from ..source import Span
+from ..spec import Attach, Config, ErrorSite, EventSite, MapSpec
 from ..types import Aggregate, Int, Scalar, Stack, Str, Tuple, Type, round_up
 from .ir import MapAddr
 from .thread_keys import maps_of_threads, slot_table
@@ -307,7 +303,7 @@ class Unit:
         return self.internal(UNWIND_ASKS, lambda: MapSpec(UNWIND_ASKS, "ringbuf", 0, 0, unwind_format.ASKS_BYTES))
 
     def budget(self) -> MapSpec:
-        """Each CPU's share of what --budget allows, and what was held back: see spec.py."""
+        """Each CPU's share of what --budget allows, and what was held back: see layouts/shared_maps.py."""
         stride = round_up(8 * (BUDGET_HEAD + len(self.probes)), 64)
         name = self.internal(BUDGET, lambda: MapSpec(
             BUDGET, "array", 4, self.world.cpus * stride, 1, BPF_F_MMAPABLE, cpus=self.world.cpus, stride=stride))
@@ -334,7 +330,7 @@ class Unit:
         return memory
 
     def number_group(self, kind: str, text: str) -> int:
-        """The number of a question about the task's control group: see spec.py."""
+        """The number of a question about the task's control group: see layouts/shared_maps.py."""
         self.internal(GROUPS, lambda: MapSpec(GROUPS, "hash", 8, 8, MOST_CGROUPS))
         self.internal(UNPLACED, lambda: MapSpec(UNPLACED, "hash", 16, 8, MOST_CGROUPS))
         self.internal(EARLY, lambda: MapSpec(EARLY, "array", 4, 4 * EARLY_SLOTS, 1, BPF_F_MMAPABLE))
@@ -343,7 +339,7 @@ class Unit:
         return self.groups.index((kind, text))
 
     def family(self) -> str:
-        """What the command of -c has started: see spec.py."""
+        """What the command of -c has started: see layouts/shared_maps.py."""
         return self.internal(FAMILY, lambda: MapSpec(FAMILY, "hash", 8, 8, MOST_PROCESSES))
 
     def ring(self, control: bool) -> str:

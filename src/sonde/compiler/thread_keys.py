@@ -9,12 +9,13 @@ import sys
 
 from ..kinds import KINDS
 from ..language.ast import Assign, Call, Expr, For, MapRef, Name, Unary
+from ..layouts.shared_maps import PURSE, PURSES, SLOT
 from ..layouts.uapi import BPF_F_MMAPABLE
 from ..semantics.callees import row_of
 from ..semantics.nodes import walk_nodes
 from ..semantics.typed import CheckedProbe, CheckedScript, Element, ScriptMap, WholeMap
 from ..semantics.world import World
-from ..spec import PURSE, PURSES, SLOT, MapSpec
+from ..spec import MapSpec
 from ..types import UINT32, Scalar
 
 LEAST_SLOTS, MOST_SLOTS = 64, 1 << 16

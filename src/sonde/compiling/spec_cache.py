@@ -113,7 +113,7 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
 
 def keep_compiled(key: bytes, spec: ScriptSpec, witness: RecordingWorld) -> None:
     """Store a spec for the next start, if possible."""
-    from ..spec import CURRENT
+    from ..layouts.shared_maps import CURRENT
     from .spec_codec import NotPlainError, pack_spec
     if not witness.lasting:
         return

@@ -13,9 +13,10 @@ import time
 
 from ..base.record import Record
 from ..kernel.notices import show_notice
+from ..layouts.shared_maps import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT
 from ..semantics.script_options import Options
 from ..source import Source
-from ..spec import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT, ScriptSpec
+from ..spec import ScriptSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

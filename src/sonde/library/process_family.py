@@ -10,8 +10,8 @@ is then noted by the other of the two.
 
 from __future__ import annotations
 
+from ..layouts.shared_maps import FAMILY
 from ..source import Source
-from ..spec import FAMILY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -48,7 +48,6 @@ ColumnType: TypeAlias = "t.Type | str"
 ArrowValue: TypeAlias = "float | int | str | bytes | list[ArrowValue] | dict[str, ArrowValue] | None"
 
 TIME, DURATION, CATEGORY, REAL = "time", "duration", "category", "real"  # what a column may be besides a Type
-_SHOWN = ("printf", "print")  # kinds of events that are rows
 
 
 class TableColumn(Record):
@@ -175,8 +174,7 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
 def is_row(site: EventSite) -> bool:
     """Whether the events of a site are rows of the table: what is printed, but no messages, no map elements and no
     headings."""
-    return site.kind in _SHOWN and "severity" not in site.data and "map" not in site.data \
-        and (not site.table or bool(site.fields))
+    return site.shows and (not site.table or bool(site.fields))
 
 
 def row_sites(spec: ScriptSpec) -> list[int]:

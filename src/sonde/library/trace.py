@@ -17,10 +17,10 @@ from ..base.memory_budget import Memory
 from ..compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, mask_refusals, script_environment
 from ..errors import StandInError, UsageError, VerifierError
 from ..kernel import notices
+from ..layouts.shared_maps import FAMILY
 from ..layouts.unwind_format import unwind_rows
 from ..semantics.script_options import Options
 from ..source import Source
-from ..spec import FAMILY
 from .argument_checks import check_arguments
 from .traced_run import TracedRun
 

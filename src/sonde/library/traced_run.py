@@ -6,6 +6,7 @@ from __future__ import annotations
 from ..base.end_request import Ending
 from ..base.memory_budget import Memory
 from ..errors import UsageError, VerifierError
+from ..kinds import SITE_KINDS
 from ..semantics.script_options import Options
 from ..source import Source
 from ..spec import ScriptSpec
@@ -134,9 +135,9 @@ class TracedRun:
         later: what is counted in between is lost to a script that has gone through the map by a ``for``. Not those
         that print() is given, whole or an element of them: it reads them in its turn."""
         printed = {site.data["map"] for site in self.spec.sites
-                   if site.kind not in ("clear", "zero") and "map" in site.data}
+                   if "map" in site.data and not SITE_KINDS[site.kind].empties}
         self._cleared_at_once = {index for index, site in enumerate(self.spec.sites)
-                                 if site.kind in ("clear", "zero") and site.data["map"] not in printed}
+                                 if SITE_KINDS[site.kind].empties and site.data["map"] not in printed}
         self.session.act_at_once(self._cleared_at_once, self._empty_map)
 
     def act_on_site(self, site: int) -> None:
@@ -146,7 +147,7 @@ class TracedRun:
 
     def _empty_map(self, site: int) -> None:
         spec = self.spec.sites[site]
-        if spec.kind in ("clear", "zero"):
+        if SITE_KINDS[spec.kind].empties:
             named = self.session.maps[spec.data["map"]]
             for kernel_map in [named, self.session.maps[named.spec.short]] if named.spec.short else [named]:
                 kernel_map.clear() if spec.kind == "clear" else kernel_map.zero()
@@ -176,10 +177,10 @@ class TracedRun:
             event = self._decoder.decode(buffer, offset)
             if event.kind == "print_map":
                 data = self.spec.sites[site].data
-                event.args = (data["map"], self.take_map(data["map"], data.get("then") or ""))
-            elif event.kind in ("clear", "zero"):
+                event.args = (data["map"], self.take_map(data["map"], self.spec.sites[site].then))
+            elif SITE_KINDS[event.kind].empties:
                 self.act_on_site(site)
-            if event.kind not in ("exit", "clear", "zero"):
+            if not SITE_KINDS[event.kind].silent:
                 keep_stacks(event.args)
                 yield event
 

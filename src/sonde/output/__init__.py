@@ -269,7 +269,7 @@ class Printer:
         return write_packet
 
     def _print_map_handler(self, site: EventSite) -> Handler:
-        name, then, take, show = site.data["map"], site.data.get("then") or "", self.take, self.out.write_map
+        name, then, take, show = site.data["map"], site.then, self.take, self.out.write_map
         top, div = site.data.get("top") or 0, site.data.get("div") or 1
         named = self.spec.find_map(name)
         unset, kind = unset_items(named, self.context), json_kind(named)

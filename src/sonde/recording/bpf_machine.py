@@ -17,9 +17,10 @@ from typing import Any
 from ..base.words import MASK
 from ..compiler import helpers as h
 from ..errors import UsageError
+from ..layouts.shared_maps import STATE
 from ..runtime.maps.access import Map, _Chunk
 from ..runtime.maps.merge import State
-from ..spec import STATE, ErrorSite, MapSpec, ProgramSpec, ScriptSpec
+from ..spec import ErrorSite, MapSpec, ProgramSpec, ScriptSpec
 from ..types import round_up
 from .bytecode import DEPTH, FRAMES, HANDLES, Frames, Function, StackPlace, UntranslatableError, translate
 from .evaluate import UnanswerableError

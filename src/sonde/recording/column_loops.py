@@ -311,7 +311,7 @@ class _ClauseWriter:
         kind = {"print": "print_map", "clear": "clear"}.get(node.expr.name, "")
         number = self._script.find_site((kind,), node.expr.span, [])
         site: EventSite = self._script.spec.sites[number]
-        if not self._own or site.data.get("then") == "zero":
+        if not self._own or site.then == "zero":
             raise UnanswerableError(node.span, "a map as it is on the way")
         self._pack(number, f"{HEADER}{site.size - RECORD_HEADER}x", [], depth)
         self._add(depth, "yield")

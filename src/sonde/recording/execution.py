@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import types as t
 from ..base.words import INT_CODES
-from ..kinds import find_kind
+from ..kinds import SITE_KINDS, find_kind
 from ..language.ast import Call, FieldAccess, Index, Node, Reference, Unary
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.parser import parse_script
@@ -31,7 +31,6 @@ from .replay import Recording
 
 LARGEST_CONTEXT = 1 << 16  # bytes of a tracepoint's record
 PORTION = 1 << 18          # bytes of records that are handed out at once, about
-_ACTS = {"cat": "cat()", "system": "system()", "skboutput": "skboutput()", "join": "join()", "dump": "dump()"}
 _WITHOUT = ("args", "has_cpid", "probe", "probetype")  # builtins that the compiler resolves by itself
 
 
@@ -87,8 +86,8 @@ def _check_node(node: Node, own: bool, events: Sequence[RecordedEvent]) -> None:
 def check_results(spec: ScriptSpec) -> None:
     """UnanswerableError for what a replay can neither carry out nor name."""
     for site in spec.sites:
-        if site.kind in _ACTS:
-            raise UnanswerableError(site.span, _ACTS[site.kind])
+        if not SITE_KINDS[site.kind].answers:
+            raise UnanswerableError(site.span, f"{site.kind}()")
         if any(has_names(field.type) for field in site.fields):
             raise UnanswerableError(site.span, "names that it did not have to look up")
     for named in spec.maps:

@@ -16,6 +16,7 @@ from .. import spec as s
 from .. import types as t
 from ..base.json_checks import Json, JsonObject, as_flag, as_integer, as_integers, as_list, as_object, as_text, as_texts
 from ..base.record import Record
+from ..kinds import SITE_KINDS
 from ..layouts.event_records import CONTROL_HEADER, RECORD_HEADER
 from ..output.table_rows import check_columns
 from ..source import Source, Span
@@ -38,12 +39,6 @@ _WIDEST = 4096         # a width in a format
 _CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "rq", "gr"}
 _PT_REGS = (168, 288)  # bytes of struct pt_regs: x86_64 and s390x, aarch64 and riscv64
 _SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path", *t.GROUPS}
-_FORMATTED = ("printf", "cat", "system")
-# Kind of site -> what its ``data`` must contain, and the minimum number of fields.
-_SITES: dict[str, tuple[tuple[str, ...], int]] = {
-    "printf": ((), 0), "print": ((), 1), "time": (("format",), 0), "join": (("separator",), 1), "cat": ((), 0),
-    "system": ((), 0), "nstat": ((), 0), "skboutput": (("path",), 2), "print_map": (("map",), 0),
-    "clear": (("map",), 0), "zero": (("map",), 0), "exit": ((), 0)}
 
 
 # To plain data ------------------------------------------------------------------------------------------------------
@@ -245,20 +240,20 @@ def _check_type(type: t.Type) -> None:
 
 
 def _check_site(site: s.EventSite, maps: set[str]) -> None:
-    _need(site.kind in _SITES, "a site of no such kind")
-    data, fields = _SITES[site.kind]
+    _need(site.kind in SITE_KINDS, "a site of no such kind")
+    kind = SITE_KINDS[site.kind]
     start = CONTROL_HEADER if site.control else RECORD_HEADER
     _need(start <= site.size <= MOST_BYTES, "a record of no such size")
     _need(all(start <= f.offset and f.offset + f.type.size <= site.size for f in site.fields)
           and _apart([(f.offset, f.type.size) for f in site.fields]), "a field outside its record")
-    _need(all(isinstance(site.data.get(name), str) for name in data) and len(site.fields) >= fields,
+    _need(all(isinstance(site.data.get(name), str) for name in kind.data) and len(site.fields) >= kind.fields,
           "a site without what its kind has")
     _need(site.data.get("map", "") in maps | {""} and site.data.get("then") in (None, "", "clear", "zero")
           and all(isinstance(site.data.get(name) or 0, int) for name in ("top", "div")), "a map that is not there")
     if site.kind in ("join", "skboutput"):
         _need(isinstance(site.fields[0].type, t.Buf), "bytes expected")
     conversions = [part for part in site.parts if part.conversion]
-    if site.kind in _FORMATTED:
+    if kind.formatted:
         _need(len(conversions) == len(site.fields) and all(map(_is_sound, conversions)), "a format of no such kind")
     _need(isinstance(site.data.get("table", ""), str), "a table without a name")
     if site.columns and site.fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..base.record import Record
+from ..kinds import SITE_KINDS
 from ..language.comments import column_descriptions
 from ..output.live.model import Model, ModelPrinter, Snapshot
 from .queries import AnsweringTrace
@@ -45,7 +46,7 @@ class _RecordedPrinter(ModelPrinter):
 
     def _site_handler(self, site: EventSite) -> Handler | None:
         handle = super()._site_handler(site)
-        if handle is None or site.kind not in ("clear", "zero"):
+        if handle is None or not SITE_KINDS[site.kind].empties:
             return handle
         name, knows_map, shown = site.data["map"], self._trace.knows_map, handle
         return lambda buffer, offset: shown(buffer, offset) if knows_map(name) else None

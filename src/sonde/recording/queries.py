@@ -13,6 +13,7 @@ from ..compiling import check_source
 from ..errors import CompileError, UsageError
 from ..kernel.types.recorded import BtfWorld
 from ..kernel.types.tracefs import parse_format
+from ..kinds import SITE_KINDS
 from ..runtime.losses import Losses
 from ..runtime.maps.access import RawItem
 from ..runtime.maps.merge import apply_signs
@@ -337,7 +338,7 @@ class AnsweringTrace(ReplayTrace):
     def act_on_site(self, site: int) -> None:
         """Carry out a clear() or zero()."""
         spec = self.spec.sites[site]
-        if spec.kind in ("clear", "zero"):
+        if SITE_KINDS[spec.kind].empties:
             named = self.question.maps[spec.data["map"]].spec
             for name in [named.name, named.short] if named.short else [named.name]:
                 self.question.empty_map(name, spec.kind)

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..kinds import SITE_KINDS
 from ..layouts.event_records import read_time
 from ..library.trace import Trace
 from ..output import Handler, Printer
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 _FULL = 2 << 20  # bytes of records in a block, about
 _BLOCK = MOST_RECORDS >> 2  # records in a block
-_WITH_RESULTS = ("cat", "system", "nstat", "skboutput")
 _AGE = 1.0       # s until records are in the file
 _ROOM = 32 << 20  # bytes of names, about
 _NAMES = 20_000  # in a block
@@ -396,8 +396,8 @@ class _SiteNotes:
         self.named = bool(fields)
         shows = site.kind == "print_map" or site.kind == "print"
         self.map: str = site.data.get("map", "") if shows else ""
-        self.then: str = site.data.get("then") or "" if site.kind == "print_map" else ""
-        self.alone = bool(self.map) or site.kind in _WITH_RESULTS  # something is noted for each record
+        self.then = site.then if site.kind == "print_map" else ""
+        self.alone = bool(self.map) or SITE_KINDS[site.kind].outside  # something is noted for each record
 
     def ask_names(self, record: bytes) -> bytes:
         """Ask for the names in a record; the number of the frames replaces a copy of the stack in it."""
@@ -475,7 +475,7 @@ class KeepingPrinter(Printer):
     """Prints nothing: only carries out what a script's events do outside, since the results go into the recording."""
 
     def _site_handler(self, site: EventSite) -> Handler | None:
-        return super()._site_handler(site) if site.kind in _WITH_RESULTS else None
+        return super()._site_handler(site) if SITE_KINDS[site.kind].outside else None
 
     def print_maps(self) -> None:
         """Nothing: they are in the recording."""

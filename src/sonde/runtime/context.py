@@ -9,7 +9,8 @@ from ..errors import MachineError, SondeError
 from ..kernel import host, procfs
 from ..kernel.clocks import boot_time
 from ..layouts.c_library_texts import syscall_text
-from ..spec import PY_IMAGES, UNWIND_FILES, ScriptSpec, is_python_frame
+from ..layouts.shared_maps import PY_IMAGES, UNWIND_FILES, is_python_frame
+from ..spec import ScriptSpec
 from ..types import GROUPS, Stack, Symbol, Tuple, Type, USym
 from .maps.access import Map
 from .stacks.frames import StackFrames

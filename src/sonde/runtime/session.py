@@ -26,7 +26,8 @@ from ..kernel.clocks import boot_time
 from ..kernel.syscalls import Fd
 from ..kinds import KINDS, MOST_SLOW_LINKS
 from ..layouts.event_records import CONTROL_HEADER, CONTROL_RING, DATA_RING
-from ..spec import FLIGHT, FOUND_OUT, STATE, EventField, ScriptSpec
+from ..layouts.shared_maps import FLIGHT, FOUND_OUT, STATE
+from ..spec import EventField, ScriptSpec
 from .attach.attachments import Attachments
 from .attach.loading import Loader
 from .attach.programs import LoadedProgram

@@ -21,8 +21,9 @@ from ..language.ast import (
     Variable,
 )
 from ..language.diagnostics import MAX_SHOWN, Diagnostics, nearest_names
+from ..layouts.shared_maps import MOST_GROUPS
 from ..source import ERROR, Span
-from ..spec import MOST_GROUPS, Attach, Config
+from ..spec import Attach, Config
 from ..types import (
     BPF,
     CTX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..base.words import MASK, divide_toward_zero, read_word
 from ..language import ast
 from ..language.ast import Expr
-from ..spec import MOST_GROUPS
+from ..layouts.shared_maps import MOST_GROUPS
 from ..types import (
     BOOL,
     BPF,

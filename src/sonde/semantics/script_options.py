@@ -29,7 +29,7 @@ class Options(Record):
     env: dict[str, str] = {}    # BPFTRACE_* and SONDE_* variables
     gated: bool = False         # --budget: programs can be kept from working; see spec.Gate
     unwind_rows: int = 1 << 21  # room for rows of unwind tables (--memory), a power of two; see layouts.unwind_format
-    flight: int = 0             # --flight: bytes of each CPU's region of flight memory, a power of two; see spec.py
+    flight: int = 0             # --flight: bytes of each CPU's region (layouts/shared_maps.py), a power of two
     sealed: bool = False        # the script is not its caller's: none of the machine's files is read for it
     kinds: list[str] = []       # of probes that it may have, besides its own and intervals; empty: all
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...kernel.denials import root_has_perf_events
-from ...spec import FLIGHT, ScriptSpec
+from ...layouts.shared_maps import FLIGHT
+from ...spec import ScriptSpec
 from ..script_names import FILE, classify_word
 
 if TYPE_CHECKING:

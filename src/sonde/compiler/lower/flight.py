@@ -4,22 +4,14 @@ A writer may be interrupted by another program that writes on the same CPU, and 
 still while others go round the whole region. Space is therefore reserved by one atomic addition, and ``writers`` tells
 a writer whether it is alone: if so, it notes the head as ``settled``, since all records before it are complete. A
 writer that is not alone is refused space a region further than that, less a segment: another may still be writing
-there. Reading is described in runtime/flight/rings.py, the layout in spec.py.
+there. Reading is described in runtime/flight/rings.py, the layout in layouts/shared_maps.py.
 """
 
 from __future__ import annotations
 
 from ...kinds import KINDS
-from ...spec import (
-    FLIGHT_BUSY,
-    FLIGHT_GAP,
-    HEAD,
-    HEADS,
-    HEADS_STRIDE,
-    SETTLED,
-    WRITERS,
-    MapSpec,
-)
+from ...layouts.shared_maps import FLIGHT_BUSY, FLIGHT_GAP, HEAD, HEADS, HEADS_STRIDE, SETTLED, WRITERS
+from ...spec import MapSpec
 from .. import helpers as h
 from ..ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from .core import Lower

@@ -1,12 +1,12 @@
 """The control group of the current task, and whether it is part of a container, pod or service.
 
 Programs cannot read names. The map ``__groups`` has the answers by group, one bit for each question; those for groups
-that existed when the script started are also in memory that is read without a call. See spec.py.
+that existed when the script started are also in memory that is read without a call. See layouts/shared_maps.py.
 """
 
 from __future__ import annotations
 
-from ...spec import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT
+from ...layouts.shared_maps import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT
 from ...types import UINT64, Pointer
 from .. import helpers as h
 from ..ir import BasicBlock, MapAddr, MapFd, Operand

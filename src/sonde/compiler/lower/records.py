@@ -10,10 +10,11 @@ from __future__ import annotations
 from ...base.record import Record
 from ...language.ast import Expr, MapRef
 from ...layouts.event_records import CONTROL_HEADER, MOST_FIXED, POSITION, PROBE, RECORD_HEADER, SITE, TIME
+from ...layouts.shared_maps import FLIGHT_GAP
 from ...semantics.naming import name_parts
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import WholeMap
-from ...spec import FLIGHT_GAP, Column, EventField, EventSite, FormatPart
+from ...spec import Column, EventField, EventSite, FormatPart
 from ...types import Buf, Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import BasicBlock, MapFd, Operand, Reg

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...errors import SondeError
+from ...kinds import SITE_KINDS
 from ...layouts.event_records import read_time
 from ...merge.delta import Delta, Differ, Key, KeyNumbers, Words
 from ...merge.portable import encode_value
@@ -229,7 +230,7 @@ class AgentRun:
             kind = sites[site].kind
             if kind == "print_map":
                 self._send_printed(site, read_time(buffer, offset))
-            elif kind in ("clear", "zero"):
+            elif SITE_KINDS[kind].empties:
                 self._trace.act_on_site(site)
             elif kind != "exit":
                 self._recorder.record_event(site, buffer, offset)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...kernel.clocks import boot_time
+from ...kinds import SITE_KINDS
 from ...runtime.flight.dumps import CpuPart, Dump, make_dump
 from ...runtime.flight.rings import Stretch, merge_stretches
 from ...runtime.records.values import keep_stacks
@@ -28,15 +29,13 @@ if TYPE_CHECKING:
 
 PAUSE = 10.0  # s between two dumps for the script or a condition; users may ask at any time
 
-_ACTS = {"cat": "cat()", "system": "system()", "nstat": "nstat()", "skboutput": "skboutput()"}  # in records
-
 
 def check_records(spec: ScriptSpec) -> None:
     """UsageError for a script with records that request actions: these would be carried out much later, and again with
     each dump."""
-    found: EventSite | None = next((site for site in spec.sites if site.kind in _ACTS), None)
+    found: EventSite | None = next((site for site in spec.sites if SITE_KINDS[site.kind].outside), None)
     if found is not None:
-        raise UsageError(f"{found.span}: {_ACTS[found.kind]} has no place in a flight: what it asks for would be done "
+        raise UsageError(f"{found.span}: {found.kind}() has no place in a flight: what it asks for would be done "
                          "when a dump is given out, once for each")
 
 
@@ -82,10 +81,10 @@ def carry_out(trace: TracedRun, record: Raw) -> str | None:
     site = trace.spec.sites[record[0]]
     if site.kind == "dump":
         return str(site.data["why"])
-    if site.kind == "print_map" and site.data.get("then"):
-        trace.take_map(site.data["map"], site.data["then"])
-    elif site.kind in ("clear", "zero"):
+    if SITE_KINDS[site.kind].empties:
         trace.act_on_site(record[0])
+    elif site.then:
+        trace.take_map(site.data["map"], site.then)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...base.quantities import BYTES, NANOSECONDS
 from ...errors import UsageError
 from ...kernel.host import possible_cpus
-from ...spec import LEAST_SEGMENT
+from ...layouts.shared_maps import LEAST_SEGMENT
 
 DEFAULT = 64 << 20           # bytes for all CPUs, unless that is less than LEAST for each
 LEAST = 4 * LEAST_SEGMENT    # bytes for one CPU

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...base.record import Record
+from ...kinds import SITE_KINDS
 from ...runtime.costs.statistics import probe_costs
 from ...runtime.maps.aggregates import Histogram, Stats
 from ...runtime.maps.series import Series
@@ -403,9 +404,8 @@ class ModelPrinter(Printer):
 
     def _site_handler(self, site: EventSite) -> Handler | None:
         name = site.data.get("map", "")
-        if site.kind in ("print_map", "clear", "zero") and name.startswith("@"):
-            then = {"print_map": site.data.get("then") or "", "clear": "clear", "zero": "zero"}[site.kind]
-            take, model = self.take, self.model
+        if SITE_KINDS[site.kind].of_map and name.startswith("@"):
+            then, take, model = site.then, self.take, self.model
             if not then:  # it is looked at anyway
                 return lambda buffer, offset: None
             return lambda buffer, offset: model.update_map(name, take(name, then))

@@ -14,6 +14,7 @@ from ...base.end_request import Ending
 from ...base.memory_budget import Memory
 from ...base.record import Record
 from ...errors import UsageError
+from ...kinds import SITE_KINDS
 from ...layouts.event_records import read_probe, read_time
 from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
@@ -258,7 +259,7 @@ class ViewPrinter(Printer):
 
     def _site_handler(self, site: EventSite) -> Handler | None:
         named = self._maps.get(site.data.get("map", ""))
-        if named is not None and site.kind in ("print_map", "clear", "zero") and self.view.shows_map(named, self.spec):
+        if named is not None and SITE_KINDS[site.kind].of_map and self.view.shows_map(named, self.spec):
             return self._map_handler(site, named)
         plain = super()._site_handler(site)
         if self._tool is not None and site.kind == "printf" and "severity" not in site.data:
@@ -272,13 +273,10 @@ class ViewPrinter(Printer):
         return handle
 
     def _map_handler(self, site: EventSite, named: MapSpec) -> Handler:
-        view, take, act, then = self.view, self.take, self._act, site.data.get("then") or ""
-        if site.kind == "print_map":
+        view, take, act, then = self.view, self.take, self._act, site.then
+        if site.kind == "print_map" or site.kind == "clear" and named.at_end == "shows":
             return lambda buffer, offset: view.add_map(named, take(named.name, then), self._time_of(buffer, offset),
                                                        then)
-        if site.kind == "clear" and named.at_end == "shows":
-            return lambda buffer, offset: view.add_map(named, take(named.name, "clear"), self._time_of(buffer, offset),
-                                                       "clear")
         index = next(i for i, each in enumerate(self.spec.sites) if each is site)
 
         def clear_and_tell(buffer: bytes, offset: int) -> None:

@@ -75,8 +75,7 @@ class CsvView(Base):
 
     @classmethod
     def shows_event(cls, site: EventSite) -> bool:
-        return site.kind in ("printf", "print") and bool(site.fields) and "severity" not in site.data \
-            and "map" not in site.data
+        return site.shows and bool(site.fields)
 
     def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if named.name not in self._maps:

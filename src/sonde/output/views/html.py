@@ -59,7 +59,7 @@ class HtmlView(Base):
 
     @classmethod
     def shows_event(cls, site: EventSite) -> bool:
-        return site.kind in ("printf", "print") and "severity" not in site.data and "map" not in site.data
+        return site.shows
 
     def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if shows_stacks(named):

@@ -100,7 +100,7 @@ class PerfettoView(Base):
 
     @classmethod
     def shows_event(cls, site: EventSite) -> bool:
-        return site.kind in ("printf", "print") and "severity" not in site.data and "map" not in site.data
+        return site.shows
 
     def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if items and then != "final":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...errors import AttachError, VerifierError
 from ...kernel.host import possible_cpus
 from ...kernel.syscalls import Fd
-from ...spec import CURRENT, Attach, KernelDetail, MapSpec, ProgramSpec, ScriptSpec, detail_of
+from ...layouts.shared_maps import CURRENT
+from ...spec import Attach, KernelDetail, MapSpec, ProgramSpec, ScriptSpec, detail_of
 from ..maps.access import Map, create_map
 from ..records.ringbuf import ring_bytes
 from . import links

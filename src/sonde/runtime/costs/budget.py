@@ -19,7 +19,8 @@ from collections.abc import Callable
 
 from ...errors import AttachError, SondeError
 from ...kinds import MOST_SLOW_LINKS
-from ...spec import BUDGET, BUDGET_HEAD, STATE, Attach, Gate, ScriptSpec
+from ...layouts.shared_maps import BUDGET, BUDGET_HEAD, STATE
+from ...spec import Attach, Gate, ScriptSpec
 from ..attach import links as attaching
 from ..losses import BudgetLosses
 from ..maps.state import State

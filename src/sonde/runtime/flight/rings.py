@@ -1,7 +1,7 @@
 """Reading flight memory while the programs go on writing: each CPU's newest stretch without a hole.
 
-See spec.py for the layout and compiler/lower/flight.py for the writers. A read begins at the head. All records before
-it are complete if nobody was writing at some moment after it was read; otherwise those before ``settled`` are. Segments
+See layouts/shared_maps.py for the layout and compiler/lower/flight.py for the writers. A read begins at the head. All
+records before it are complete if nobody was writing at some moment after it was read; otherwise those before ``settled`` are. Segments
 are then copied, oldest first, and after each copy the head tells whether a writer may have come round to it meanwhile:
 such a segment and all before it are dropped. What was copied is checked record by record: an unexpected number, or a
 length that is not its site's, is a hole, and what comes before it is dropped too.
@@ -15,17 +15,8 @@ from ...arch import this_arch
 from ...base.record import Record
 from ...kernel import syscalls
 from ...layouts.event_records import TIME
-from ...spec import (
-    FLIGHT,
-    FLIGHT_GAP,
-    HEAD,
-    HEADS,
-    HEADS_STRIDE,
-    SETTLED,
-    WRITERS,
-    EventSite,
-    ScriptSpec,
-)
+from ...layouts.shared_maps import FLIGHT, FLIGHT_GAP, HEAD, HEADS, HEADS_STRIDE, SETTLED, WRITERS
+from ...spec import EventSite, ScriptSpec
 from ..records.batch import Batch, Records
 from ..records.order import Sequencer
 

@@ -1,8 +1,9 @@
-"""What CPUs counted in the hot elements of an aggregate (see spec.py)."""
+"""What CPUs counted in the hot elements of an aggregate (see layouts/shared_maps.py)."""
 
 from __future__ import annotations
 
-from ...spec import HOT_KEY, HOT_TAKEN, MapSpec
+from ...layouts.shared_maps import HOT_KEY, HOT_TAKEN
+from ...spec import MapSpec
 from ...types import Aggregate, round_up
 from .merge import State, merge_states
 

@@ -1,10 +1,10 @@
-"""Map elements in thread slots (see spec.py), read while programs take slots and give them back."""
+"""Map elements in thread slots (see layouts/shared_maps.py), read while programs take slots and give them back."""
 
 from __future__ import annotations
 
 from struct import pack
 
-from ...spec import PURSE, PURSES, SLOT, SLOT_OWNED
+from ...layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The words that a script's programs share with user space; spec.py has their layout."""
+"""The words that a script's programs share with user space; layouts/shared_maps.py has their layout."""
 
 from __future__ import annotations
 

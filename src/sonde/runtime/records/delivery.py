@@ -7,6 +7,7 @@ import time
 from ...base.end_request import Ending
 from ...base.fast_stdlib import deque
 from ...kernel.clocks import boot_time
+from ...kinds import SITE_KINDS
 from ...layouts.event_records import read_position, read_probe
 from .batch import Batch, Records
 from .order import Sequencer
@@ -29,7 +30,6 @@ _TURN = 0.05        # s: what handling a portion should take, so that signals ar
 _CONTROL_BYTES = 256  # that a control record takes while it waits
 
 _NOTHING = Batch(0, b"", [], 0, ())
-_CHEAP = ("exit", "clear", "zero")  # control records that are carried out even when time is up
 
 
 class Delivery:
@@ -160,7 +160,7 @@ class Delivery:
         """Count the held records as lost, except cheap ones that change what is printed at the end."""
         batches = []
         for site, buffer, offset in self._sequencer.release_records(None):
-            if self._kinds[site] in _CHEAP:
+            if SITE_KINDS[self._kinds[site]].silent:
                 batches.append(Batch(0, buffer, [0], site, [offset]))
             else:
                 self.dropped[read_probe(buffer, offset)] += 1

@@ -7,7 +7,7 @@ text. Bytes from traced programs that are not UTF-8 survive as surrogate escapes
 from __future__ import annotations
 
 from ...base.fast_stdlib import Protocol, TypeVar
-from ...spec import PYTHON_ENTERED
+from ...layouts.shared_maps import PYTHON_ENTERED
 from ...types import PYTHON, THREAD_STACKS, Stack
 
 _T = TypeVar("_T")

@@ -8,7 +8,8 @@ from itertools import chain
 from struct import Struct as Layout
 
 from ...errors import SyscallError
-from ...spec import STACK_RESERVE, STACKS, STATE, ScriptSpec
+from ...layouts.shared_maps import STACK_RESERVE, STACKS, STATE
+from ...spec import ScriptSpec
 from ...types import Stack, StackCopy, Tuple, Type, round_up
 from ..maps.access import Map
 

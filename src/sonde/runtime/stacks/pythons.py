@@ -12,7 +12,7 @@ from ...kernel.names import pythons
 from ...kernel.names.user_symbols import Mapping, read_maps
 from ...kernel.notices import show_notice
 from ...layouts import cpython as py
-from ...spec import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS
+from ...layouts.shared_maps import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS
 from ..maps.access import Map
 
 TYPE_CHECKING = False

@@ -19,7 +19,7 @@ from ...kernel.names.binaries import find_binaries
 from ...kernel.names.user_symbols import Mapping, read_maps, vdso_file
 from ...kernel.notices import show_notice
 from ...layouts import unwind_format as table
-from ...spec import UNWIND_ASKS, UNWIND_FILES, UNWIND_ROWS
+from ...layouts.shared_maps import UNWIND_ASKS, UNWIND_FILES, UNWIND_ROWS
 from ..losses import Losses
 from ..maps.access import Map
 from ..records.ringbuf import Ring

@@ -7,7 +7,7 @@ programs at once. Only user space opens it: a tracer that gets no CPU time lets 
 
 from __future__ import annotations
 
-from ....spec import BUDGET_HEAD as HEAD
+from ....layouts.shared_maps import BUDGET_HEAD as HEAD
 from ...ir import MapAddr, Operand, Reg
 from ..core import Lower
 from ..tasks import slot_number

@@ -3,14 +3,14 @@
 Finding an element in a per-CPU hash takes the kernel 26 to 40 ns, adding to it two. So each CPU has a small table of
 its own, in which a key has one place. A key that finds its place taken by another, and each key's first event, goes to
 the hash; only a key that is there may take its place in the table, so that the hash has all keys, and no more than the
-map may have. Readers of the map add both up. The layout is in spec.py.
+map may have. Readers of the map add both up. The layout is in layouts/shared_maps.py.
 
 A place is taken once, for good: nothing here can be lost, and maps that the script empties have no such table.
 """
 
 from __future__ import annotations
 
-from ....spec import HOT_KEY, HOT_TAKEN, HOT_TAKING
+from ....layouts.shared_maps import HOT_KEY, HOT_TAKEN, HOT_TAKING
 from ....types import round_up
 from ...ir import BasicBlock, MapAddr, Operand, Reg
 from ..core import Lower

@@ -3,7 +3,7 @@
 Measuring a latency makes, finds and deletes an element for each call, which takes the kernel's hash 190 ns (see
 docs/performance.md). Here most elements are in slots of an mmapable array, where a thread's slot is found by
 multiplication. A slot has one thread at a time, and an element is either in its thread's slot or, where another thread
-has that, in the hash; the slot counts those. The layout is in spec.py.
+has that, in the hash; the slot counts those. The layout is in layouts/shared_maps.py.
 
 Only the thread itself, and what interrupts it, looks for its key; another may delete it, as that of a thread whose id
 ended with an exec. So the only races are taking a slot (an atomic exchange decides) and giving it back (the same). The
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 
-from ....spec import PURSE, PURSES, SLOT, SLOT_OWNED
+from ....layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED
 from ... import helpers as h
 from ...ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from ...thread_keys import slots_of

@@ -10,7 +10,7 @@ so they are still what they were when the stack was taken.
 from __future__ import annotations
 
 from ....layouts import cpython as py
-from ....spec import PYTHON_ENTERED, PYTHON_FRAME
+from ....layouts.shared_maps import PYTHON_ENTERED, PYTHON_FRAME
 from ....types import UINT64, Stack
 from ... import helpers as h
 from ...compilation import STACK_FRAMES

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....base.words import to_signed
+from ....layouts.shared_maps import FOUND_OUT
 from ....semantics.world import World
-from ....spec import FOUND_OUT
 from ....types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from ... import helpers as h
 from ...compilation import STACK_FRAMES
