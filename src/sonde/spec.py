@@ -386,6 +386,7 @@ class EventSite(Record):
     join       data     data["separator"], field 0: Buf of NUL-separated strings
     cat        data     parts: the path's format
     system     data     parts: the command's format
+    nstat      data     -
     skboutput  data     data["path"]; the packet's bytes (Buf), its length (u32); uses the record's time
     print_map  control  data["map"], data["top"], data["div"]; data["then"] = "clear" | "zero" | "" (taken in one step)
     clear zero control  data["map"]

@@ -389,6 +389,34 @@ class Tuple(Type):
         return "(" + ",".join(map(str, self.of)) + ")"
 
 
+class AggregateKind(Value):
+    """``words`` of state per CPU, 0 where that depends on the parameters. ``additive``: states add up, so that an
+    earlier one can be subtracted from a later one. ``total``: so do the values of different keys and times.
+    ``columns`` are those of a value in a table."""
+
+    name: str
+    words: int = 0
+    additive: bool = True
+    total: bool = False
+    number: bool = False   # its value is one number
+    sums: bool = False     # the last word is a sum of values, with their sign
+    buckets: bool = False  # it counts values by range
+    columns: tuple[str, ...] = ("value",)
+
+
+AGGREGATES = {kind.name: kind for kind in (
+    AggregateKind("count", 1, total=True, number=True),
+    AggregateKind("sum", 1, total=True, number=True, sums=True),
+    AggregateKind("min", 2, additive=False, number=True),
+    AggregateKind("max", 2, additive=False, number=True),
+    AggregateKind("avg", 2, number=True, sums=True),
+    AggregateKind("stats", 2, total=True, sums=True, columns=("count", "average", "total")),
+    AggregateKind("hist", total=True, buckets=True, columns=("low", "high", "count")),
+    AggregateKind("lhist", total=True, buckets=True, columns=("low", "high", "count")),
+    AggregateKind("tseries", additive=False, columns=("start", "value")),
+)}
+
+
 class Aggregate(Type):
     """A map value function's state, kept per CPU and merged when read.
 
@@ -417,9 +445,9 @@ class Aggregate(Type):
     agg: str = ""    # tseries
 
     @property
-    def is_additive(self) -> bool:
-        """Whether states add up, so that an earlier state can be subtracted from a later one."""
-        return self.kind not in ("min", "max", "tseries")
+    def row(self) -> AggregateKind:
+        """What there is to know of its kind."""
+        return AGGREGATES[self.kind]
 
     @property
     def words(self) -> int:
@@ -430,7 +458,7 @@ class Aggregate(Type):
             return 2 + (self.high - self.low + self.step - 1) // self.step
         if self.kind == "tseries":
             return 3 * self.high
-        return 1 if self.kind in ("count", "sum") else 2
+        return self.row.words
 
     @property
     def size(self) -> int:

@@ -209,7 +209,7 @@ class Unit:
     def make_hot(self, spec: MapSpec) -> None:
         """Give an aggregate hot elements, if programs only add to it and nobody empties it."""
         name = self.script_name(spec.name)
-        adds = isinstance(spec.value, Aggregate) and spec.value.is_additive and not spec.read_in_kernel
+        adds = isinstance(spec.value, Aggregate) and spec.value.row.additive and not spec.read_in_kernel
         is_small = spec.type == "percpu_hash" and spec.key_size <= HOT_KEYS
         if not (adds and self.tabled and is_small) or name in self.cleared:
             return

@@ -114,7 +114,7 @@ def explain_emptiness(spec: ScriptSpec, name: str) -> list[str]:
 
 def is_additive(named: MapSpec) -> bool:
     """Whether values of the map can be added up."""
-    return isinstance(named.value, Aggregate) and named.value.kind in ("count", "sum", "hist", "lhist", "stats")
+    return isinstance(named.value, Aggregate) and named.value.row.total
 
 
 def add_values(one: AggregateValue, other: AggregateValue) -> AggregateValue:

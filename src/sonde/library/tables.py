@@ -104,7 +104,7 @@ def _value_types(spec: MapSpec) -> Sequence[ColumnType]:
     if not isinstance(value, t.Aggregate):
         return _column_types(value) if value is not None else [t.INT64]
     number = t.INT64 if value.signed else t.UINT64
-    if value.kind in ("hist", "lhist"):
+    if value.row.buckets:
         return [t.INT64, t.UINT64, t.UINT64]  # the last bound of a histogram is 2**63
     if value.kind == "tseries":
         return [TIME, number]

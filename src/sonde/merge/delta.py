@@ -98,7 +98,7 @@ class Differ:
 
     def __init__(self, aggregate: Aggregate | None, keys: KeyNumbers) -> None:
         self._keys = keys
-        self._adds = aggregate is not None and aggregate.is_additive
+        self._adds = aggregate is not None and aggregate.row.additive
         self._plain = aggregate is None
         self._sent: dict[Key, Words | bytes] = {}
 

@@ -46,7 +46,7 @@ def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[K, Sequence[i
     Histograms of several keys are added up first. Negative sums count as 0."""
     if not distance_name(aggregate):
         return []
-    if aggregate.kind in ("hist", "lhist"):
+    if aggregate.row.buckets:
         columns = {source: _add_columns(words.values(), aggregate.words) for source, words in parts.items()}
         measure = wasserstein_distance
     else:

@@ -111,7 +111,7 @@ class Table:
         self.aggregate = aggregate
         self.by_source = by_source or aggregate is None
         self._width = aggregate.words if aggregate is not None else 1
-        self._adds = aggregate is not None and aggregate.is_additive
+        self._adds = aggregate is not None and aggregate.row.additive
         self._places: dict[ScriptValue, int] = {}
         self._keys: list[ScriptValue] = []
         self._sources: list[int] = []  # by place: how many sources have the key

@@ -233,8 +233,7 @@ def _check_type(type: t.Type) -> None:
     elif isinstance(type, t.Array):
         _need(0 <= type.count and type.size <= MOST_BYTES, "an array of no such size")
     elif isinstance(type, t.Aggregate):
-        _need(0 <= type.bits <= 5 and type.step > 0 and type.kind in (
-            "count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries") and type.agg in (
+        _need(0 <= type.bits <= 5 and type.step > 0 and type.kind in t.AGGREGATES and type.agg in (
             "", "sum", "min", "max", "avg") and (type.kind != "tseries" or type.low > 0 and type.high > 0)
             and 0 < type.words <= MOST_WORDS, "an aggregate of no such shape")
 

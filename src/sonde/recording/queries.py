@@ -193,7 +193,7 @@ class AnswerMap:
         found: list[RawItem]
         if not isinstance(value, Aggregate):
             found = [(_pack_key(named, key), _pack(value, number)) for key, number in first.items()] if value else []
-        elif value.kind in ("hist", "lhist"):
+        elif value.row.buckets:
             found = [(_pack_key(named, key), tuple(counts)) for key, counts in _gather_buckets(value, first).items()]
         else:
             words = [_words(value, key, first, self._second) for key in first]
@@ -226,9 +226,9 @@ def _gather_buckets(aggregate: Aggregate, counts: dict[Key, int]) -> dict[Key, l
 
 def _words(aggregate: Aggregate, key: Key, first: dict[Key, int], second: dict[Key, int]) -> tuple[int, ...]:
     """An element's state, as read from the kernel."""
-    if aggregate.kind in ("min", "max"):
+    if not aggregate.row.additive:
         return (read_word(first[key], aggregate.signed), 1)
-    return (first[key] & MASK, second[key] & MASK) if aggregate.kind in ("avg", "stats") else (first[key] & MASK,)
+    return (first[key] & MASK, second[key] & MASK) if aggregate.row.words == 2 else (first[key] & MASK,)
 
 
 def _pack_key(named: MapSpec, key: Key) -> bytes:

@@ -217,7 +217,7 @@ def read_type(type: Type) -> Type | None:
         return type
     if type.kind == "count":
         return Flexible(64, False)
-    if type.kind in ("sum", "avg", "min", "max"):
+    if type.row.number:
         return INT64 if type.signed else UINT64
     return None
 

@@ -12,6 +12,7 @@ from ...merge.table import MOST_WORDS
 from ...output.table_rows import check_columns
 from ...source import Source, Span
 from ...spec import Column, Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
+from ...types import AGGREGATES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 DEEPEST = 16   # types within types
 MOST = 1 << 16  # maps, sites, probes, fields ...
-_KINDS = ("count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries")
 
 # The types that are nothing but numbers and texts, by name.
 _PLAIN: dict[str, type[t.Type]] = {each.__name__: each for each in (
@@ -207,7 +207,7 @@ def _check_aggregate(found: t.Aggregate) -> None:
     """ValueError for parameters that no script can have."""
     for number in (found.bits, found.low, found.high, found.step):
         as_integer(number)
-    known = as_text(found.kind) in _KINDS and 0 <= found.bits <= 5 and found.step >= 1
+    known = as_text(found.kind) in AGGREGATES and 0 <= found.bits <= 5 and found.step >= 1
     if not known or not 0 < found.words <= MOST_WORDS:
         raise ValueError
     as_text(found.agg)

@@ -24,7 +24,6 @@ SHARE = 100      # a slow look is followed by a pause of this many times its own
 
 _FORM = re.compile(r"""\s*(@\w*)(?:\[([^\]]*)\])?\s*(>=|<=|==|>|<)\s*(-?\d+)\s*(?:within\s+(\S+))?\s*""")
 _KEY = re.compile(r"""\s*(?:(-?\d+)|"([^"]*)")\s*(?:,|$)""")
-_NUMBERS = ("count", "sum", "min", "max", "avg", "stats")
 _TESTS: dict[str, Callable[[int, int], bool]] = {
     ">": int.__gt__, ">=": int.__ge__, "<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
 
@@ -58,7 +57,9 @@ class MapCondition:
             raise UsageError(f"--when: the script has no map {self.map}",
                              [f"it has {', '.join(m.name for m in spec.shown_maps)}"] if spec.shown_maps else [])
         value = named.value
-        if not (isinstance(value, Int | Bool) or isinstance(value, Aggregate) and value.kind in _NUMBERS):
+        has_number = value.row.number or value.kind == "stats" if isinstance(value, Aggregate) \
+            else isinstance(value, Int | Bool)
+        if not has_number:
             raise UsageError(f"--when: {self.map} holds no numbers")
         if self._key is not None and named.key is None:
             raise UsageError(f"--when: {self.map} has no keys")

@@ -41,7 +41,6 @@ HISTORY = 60      # values of a sparkline
 MOST_FOLLOWED = 20_000  # keys of a map; more than that come and go too fast to be followed
 MOST_HISTORIES = 5_000   # sparklines of all maps together
 LONGEST_LINE = 4096      # characters; what is printed without a line end is cut
-_GROWING = ("count", "sum", "hist", "lhist", "stats")
 _QUANTILES = (0.5, 0.9, 0.99)
 
 
@@ -102,6 +101,7 @@ class _MapState:
         self._clock = clock
         self.most = most  # histories
         self.kind = spec.value.kind if isinstance(spec.value, Aggregate) else ""
+        self.grows = isinstance(spec.value, Aggregate) and spec.value.row.total
         self.by_interval = False  # the script prints or clears it, so its contents come in portions
         self.items: list[Item] = []
         self.histories: dict[ScriptValue, deque[int | None]] = {}  # by key, as all of these
@@ -121,7 +121,7 @@ class _MapState:
             self.histories, self.before, self.seen = {}, {}, 0.0
             return
         weights = {key: value_weight(value) for key, value in self.items}
-        if self.kind in _GROWING and not self.by_interval:
+        if self.grows and not self.by_interval:
             self._remember_history(self._gains_since(weights, passed), passed)
             self.before = weights
         else:
@@ -154,7 +154,7 @@ class _MapState:
 
     def build_table(self) -> LiveTable:
         shown = sort_items(self.items)[-MOST_ROWS:]
-        rates = self.kind in _GROWING and not self.by_interval
+        rates = self.grows and not self.by_interval
         rate = (self._rate_head(),) if rates else ()
         columns = (*key_columns(self.spec), *_value_columns(self.spec, self.kind), *rate)
         rows = [self._build_row(key, value, rates) for key, value in reversed(shown)]
@@ -206,7 +206,7 @@ def clean_cell(value: ScriptValue) -> CellValue:
 
 
 def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
-    if kind in ("hist", "lhist"):
+    if isinstance(spec.value, Aggregate) and spec.value.row.buckets:
         return value_heads(spec, ("count", *[f"p{q * 100:g}" for q in _QUANTILES]))
     return value_heads(spec, ("last", "least", "greatest") if kind == "tseries" else value_columns(spec))
 

@@ -24,8 +24,6 @@ from .view import comes_out, key_parts, key_types
 
 CellValue = int | float | str
 
-_VALUES = {"hist": ("low", "high", "count"), "lhist": ("low", "high", "count"), "stats": ("count", "average", "total"),
-           "tseries": ("start", "value")}
 
 
 class CsvView(Base):
@@ -120,7 +118,7 @@ def value_columns(named: MapSpec) -> tuple[str, ...]:
     """The names of a map's value columns."""
     value = named.value
     if isinstance(value, t.Aggregate):
-        return _VALUES.get(value.kind, ("value",))
+        return value.row.columns
     return _member_columns(value, "value") if value is not None else ("value",)
 
 

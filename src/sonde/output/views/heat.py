@@ -113,7 +113,7 @@ def percentiles(symbol: str, buckets: list[Bucket]) -> str:
 
 def is_histogram(named: MapSpec) -> bool:
     """A map of hist() or lhist()."""
-    return isinstance(named.value, Aggregate) and named.value.kind in ("hist", "lhist")
+    return isinstance(named.value, Aggregate) and named.value.row.buckets
 
 
 def is_series(named: MapSpec) -> bool:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _NAMED = ("name", "pid", "tid", "comm", "dur")  # members of a record that are not arguments but the event itself
 _DURATION = re.compile(r"(?:LAT|DUR|AGE)?\(?(s|ms|us|ns)\)?", re.IGNORECASE)  # a tool's column of how long it took
-_COUNTED = ("count", "sum", "min", "max", "avg")
 # Probes at a call's entry and return; ``what`` is the same of both.
 _ENTRY = re.compile(r"tracepoint:syscalls:sys_enter_(?P<what>.*)|(?:kprobe|uprobe|fentry):(?P<target>.*)")
 _RETURN = re.compile(r"tracepoint:syscalls:sys_exit_(?P<what>.*)|(?:kretprobe|uretprobe|fexit):(?P<target>.*)")
@@ -95,7 +94,7 @@ class PerfettoView(Base):
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
         value = named.value
-        counted = value.kind in _COUNTED if isinstance(value, t.Aggregate) else isinstance(value, t.Int)
+        counted = value.row.number if isinstance(value, t.Aggregate) else isinstance(value, t.Int)
         return counted and is_printed(named, spec)
 
     @classmethod

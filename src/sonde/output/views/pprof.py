@@ -19,7 +19,6 @@ from .wire import message, number, packed
 # What pprof calls units; it knows how to convert these.
 _UNITS = {"ns": "nanoseconds", "µs": "microseconds", "ms": "milliseconds", "s": "seconds", "B": "bytes",
           "KB": "kilobytes", "samples": "count"}
-_COUNTS = ("count", "hist", "lhist")  # aggregates of which the number of values is the weight
 _USER, _KERNEL = 1, 2                 # ids of the mappings
 _HAS_FUNCTIONS = 7
 
@@ -41,7 +40,7 @@ class PprofView(StackView):
 
 def value_type(named: MapSpec, unit: str) -> tuple[str, str]:
     """What the values of a map are, and their unit."""
-    counts = isinstance(named.value, Aggregate) and named.value.kind in _COUNTS
+    counts = isinstance(named.value, Aggregate) and (named.value.kind == "count" or named.value.row.buckets)
     unit = unit or ("" if counts else map_symbol(named))
     return named.name.removeprefix("@") or "samples", _UNITS.get(unit, unit) or "count"
 

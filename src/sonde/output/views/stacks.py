@@ -32,7 +32,6 @@ _NAME = 100      # bytes of a name that is kept, beside its text
 KERNEL = "_[k]"  # after the names of kernel frames, as flame-graph scripts know it
 UNIT = "the numbers are "  # in a comment of a file of folded lines, before their unit
 WAKER = "--"     # between a stack and the stack of who woke it
-_ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
 _HOSTILE = {ord(";"): ":"} | CONTROLS
 
@@ -42,7 +41,7 @@ Folded = dict[tuple[str, ...], int]  # frames, outermost first -> weight
 def shows_stacks(named: MapSpec) -> bool:
     """A map keyed by stacks, whose values can be added up."""
     value = named.value
-    additive = value.kind in _ADDITIVE if isinstance(value, Aggregate) else isinstance(value, Int)
+    additive = value.row.total if isinstance(value, Aggregate) else isinstance(value, Int)
     return additive and any(has_stack(t) for t in key_types(named))
 
 
@@ -53,7 +52,7 @@ def value_weight(value: ScriptValue) -> int:
 
 def weight_symbol(named: MapSpec) -> str:
     """The unit of what value_weight() counts of a map's values; "" if there is none."""
-    drawn = isinstance(named.value, Aggregate) and named.value.kind in ("hist", "lhist")
+    drawn = isinstance(named.value, Aggregate) and named.value.row.buckets
     return "" if drawn else map_symbol(named)
 
 

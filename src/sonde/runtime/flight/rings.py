@@ -1,10 +1,10 @@
 """Reading flight memory while the programs go on writing: each CPU's newest stretch without a hole.
 
 See layouts/shared_maps.py for the layout and compiler/lower/flight.py for the writers. A read begins at the head. All
-records before it are complete if nobody was writing at some moment after it was read; otherwise those before ``settled`` are. Segments
-are then copied, oldest first, and after each copy the head tells whether a writer may have come round to it meanwhile:
-such a segment and all before it are dropped. What was copied is checked record by record: an unexpected number, or a
-length that is not its site's, is a hole, and what comes before it is dropped too.
+records before it are complete if nobody was writing at some moment after it was read; otherwise those before
+``settled`` are. Segments are then copied, oldest first, and after each copy the head tells whether a writer may have
+come round to it meanwhile: such a segment and all before it are dropped. What was copied is checked record by record:
+an unexpected number, or a length that is not its site's, is a hole, and what comes before it is dropped too.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class Map:
     @property
     def _clears_by_subtraction(self) -> bool:
         """Whether clearing happens in user space alone, by subtraction: the kernel only updates."""
-        return self.aggregate is not None and self.aggregate.is_additive and not self.spec.read_in_kernel \
+        return self.aggregate is not None and self.aggregate.row.additive and not self.spec.read_in_kernel \
             and not self.spec.type.startswith("lru_")
 
     def _merge_cells(self, cells: bytes) -> list[State]:

@@ -26,7 +26,7 @@ def merge_states(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpu
     if aggregate.kind == "tseries":
         from .series import merge_series
         return [merge_series(aggregate, words[at:at + width * cpus], cpus) for at in range(0, len(words), width * cpus)]
-    if not aggregate.is_additive:
+    if not aggregate.row.additive:
         return _merge_extremes(aggregate, words, width * cpus)
     columns = []
     for at in range(width):
@@ -69,6 +69,6 @@ def subtract_state(state: State, base: Sequence[int]) -> State:
 
 def apply_signs(aggregate: Aggregate, states: list[State]) -> list[State]:
     """Give the words of merged states their sign: a sum's, and the total of avg and stats."""
-    if not aggregate.signed or aggregate.kind not in ("sum", "avg", "stats"):
+    if not aggregate.signed or not aggregate.row.sums:
         return states
     return [(*state[:-1], to_signed(state[-1])) for state in states]

@@ -205,7 +205,7 @@ def merged_words(lo: Lower, mem: Mem, aggregate: Aggregate) -> Operand:
 
 
 def _merged_result(lo: Lower, aggregate: Aggregate, first: Reg, second: Reg) -> Operand:
-    if aggregate.kind in ("avg", "stats"):
+    if aggregate.row.additive and aggregate.row.words == 2:
         return lower_division(lo, "/", second, first, aggregate.signed, quiet=True)
     return first
 
