@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from ...runtime.provenance import Provenance
     from ...spec import MapSpec
 
-_MAPPINGS, _LOCATIONS, _FUNCTIONS, _LINKS, _TEXTS, _ATTRIBUTES, _STACKS = range(1, 8)  # fields of the dictionary
+# Fields of OTLP's messages: ProfilesData, ResourceProfiles and ScopeProfiles, Profile, Sample
+_RESOURCE_PROFILES, _DICTIONARY = 1, 2
+_SOURCE, _PROFILES = 1, 2            # the resource or scope, and what comes from it
+_SAMPLE_TYPE, _SAMPLES, _TIME, _DURATION, _PROFILE_ID, _PROFILE_ATTRIBUTES = 1, 2, 3, 4, 7, 11
+_STACK, _SAMPLE_ATTRIBUTES, _VALUES = 1, 2, 4
+_MAPPINGS, _LOCATIONS, _FUNCTIONS, _LINKS, _TEXTS, _ATTRIBUTES, _STACKS = range(1, 8)  # of ProfilesDictionary
+_FILENAME = 4                        # of Mapping
+_LOCATION_MAPPING, _LINES, _LINE_FUNCTION = 1, 3, 1  # of Location and Line
+_NAME, _SYSTEM_NAME = 1, 2           # of Function
+_KEY, _VALUE, _STRING_VALUE = 1, 2, 1  # of KeyValue, KeyValueAndUnit, ValueType and AnyValue
 
 
 class OtlpView(StackView):
@@ -37,22 +46,25 @@ def encode_profiles(folded: Folded, maps: list[MapSpec], unit: str, run: Provena
     samples: list[list[bytes]] = [[] for _ in maps]
     for index, labels, functions, weight in split_samples(folded, maps):
         attributes = [tables.attribute(name, value) for name, value in labels]
-        samples[index].append(message(2, number(1, tables.stack(functions)) + packed(2, attributes)
-                                      + packed(4, [weight])))
+        samples[index].append(message(_SAMPLES, number(_STACK, tables.stack(functions))
+                                      + packed(_SAMPLE_ATTRIBUTES, attributes) + packed(_VALUES, [weight])))
     types = [value_type(named, unit if len(maps) == 1 else "") for named in maps]
     profiles = []
     for (kind, measured), rows in zip(types, samples):
-        content = message(1, number(1, tables.text(kind)) + number(2, tables.text(measured))) + b"".join(rows)
+        type = number(_KEY, tables.text(kind)) + number(_VALUE, tables.text(measured))
+        content = message(_SAMPLE_TYPE, type) + b"".join(rows)
         if run is not None:
-            content += fixed64(3, run.started) + number(4, round(run.seconds * 1e9))
-            content += packed(11, [tables.attribute("sonde.lost", line) for line in run.lost])
-        profiles.append(message(2, content + message(7, os.urandom(16))))
+            content += fixed64(_TIME, run.started) + number(_DURATION, round(run.seconds * 1e9))
+            content += packed(_PROFILE_ATTRIBUTES, [tables.attribute("sonde.lost", line) for line in run.lost])
+        profiles.append(message(_PROFILES, content + message(_PROFILE_ID, os.urandom(16))))
     facts = {"service.name": "sonde"}
     if run is not None:
         facts |= {"host.name": run.host, "os.version": run.kernel, "sonde.command": run.command}
-    resource = b"".join([message(1, text(1, key) + message(2, text(1, value))) for key, value in facts.items()])
-    scope = message(1, text(1, "sonde"))
-    return message(1, message(1, resource) + message(2, scope + b"".join(profiles))) + message(2, tables.encode())
+    resource = b"".join([message(1, text(_KEY, key) + message(_VALUE, text(_STRING_VALUE, value)))
+                         for key, value in facts.items()])
+    scope = message(_SOURCE, text(1, "sonde"))
+    source = message(_SOURCE, resource) + message(_PROFILES, scope + b"".join(profiles))
+    return message(_RESOURCE_PROFILES, source) + message(_DICTIONARY, tables.encode())
 
 
 class _Dictionary:
@@ -82,18 +94,18 @@ class _Dictionary:
 
     def encode(self) -> bytes:
         """The whole ProfilesDictionary."""
-        entries = [message(_MAPPINGS, b""), message(_MAPPINGS, number(4, self.text("[user]"))),
-                   message(_MAPPINGS, number(4, self.text("[kernel.kallsyms]"))),
+        entries = [message(_MAPPINGS, b""), message(_MAPPINGS, number(_FILENAME, self.text("[user]"))),
+                   message(_MAPPINGS, number(_FILENAME, self.text("[kernel.kallsyms]"))),
                    message(_LOCATIONS, b""), message(_FUNCTIONS, b""), message(_LINKS, b""), message(_ATTRIBUTES, b""),
                    message(_STACKS, b"")]
         for frame, own in self._functions.items():
             name = self.text(frame.removesuffix(KERNEL))
-            entries.append(message(_FUNCTIONS, number(1, name) + number(2, name)))
-            entries.append(message(_LOCATIONS, number(1, 2 if frame.endswith(KERNEL) else 1)
-                                   + message(3, number(1, own))))
+            entries.append(message(_FUNCTIONS, number(_NAME, name) + number(_SYSTEM_NAME, name)))
+            entries.append(message(_LOCATIONS, number(_LOCATION_MAPPING, 2 if frame.endswith(KERNEL) else 1)
+                                   + message(_LINES, number(_LINE_FUNCTION, own))))
         for frames in self._stacks:
             entries.append(message(_STACKS, packed(1, [self._functions[frame] for frame in reversed(frames)])))
         for key, value in self._attributes:
-            entries.append(message(_ATTRIBUTES, number(1, self.text(key)) + message(2, message(
-                1, value.encode("utf-8", "replace")))))
+            content = message(_STRING_VALUE, value.encode("utf-8", "replace"))
+            entries.append(message(_ATTRIBUTES, number(_KEY, self.text(key)) + message(_VALUE, content)))
         return b"".join(entries) + b"".join([message(_TEXTS, each.encode("utf-8", "replace")) for each in self._texts])

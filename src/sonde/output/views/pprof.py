@@ -20,7 +20,13 @@ from .wire import message, number, packed
 _UNITS = {"ns": "nanoseconds", "µs": "microseconds", "ms": "milliseconds", "s": "seconds", "B": "bytes",
           "KB": "kilobytes", "samples": "count"}
 _USER, _KERNEL = 1, 2                 # ids of the mappings
-_HAS_FUNCTIONS = 7
+# Fields of pprof's messages: Profile, ValueType and Label, Sample, Mapping, Location, Line, Function
+_SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING_TABLE = range(1, 7)
+_TIME_NANOS, _DURATION_NANOS, _PERIOD_TYPE, _PERIOD, _COMMENT = range(9, 14)
+_KEY, _VALUE = 1, 2
+_LOCATION_IDS, _VALUES, _LABEL = 1, 2, 3
+_ID, _MAPPING_ID, _LINE, _FILENAME, _HAS_FUNCTIONS = 1, 2, 4, 5, 7
+_FUNCTION_ID, _NAME, _SYSTEM_NAME = 1, 2, 3
 
 
 class PprofView(StackView):
@@ -54,9 +60,10 @@ class _Profile:
         self._functions: dict[tuple[str, int], int] = {}  # (name, mapping) -> id, of the location too
         self._body = bytearray()
         for kind, unit in types:
-            self._body += message(1, self._pair(kind, unit))
+            self._body += message(_SAMPLE_TYPE, self._pair(kind, unit))
         for mapping, name in ((_USER, "[user]"), (_KERNEL, "[kernel.kallsyms]")):
-            self._body += message(3, number(1, mapping) + number(5, self._text(name)) + number(_HAS_FUNCTIONS, 1))
+            self._body += message(_MAPPING, number(_ID, mapping) + number(_FILENAME, self._text(name))
+                                  + number(_HAS_FUNCTIONS, 1))
 
     def add_stacks(self, folded: Folded) -> None:
         """The samples."""
@@ -64,10 +71,10 @@ class _Profile:
         for index, labels, functions, weight in split_samples(folded, self._maps):
             values.setdefault(labels, {}).setdefault(functions, [0] * len(self._maps))[index] += weight
         for labels, stacks in values.items():
-            tags = b"".join([message(3, self._pair(name, text)) for name, text in labels])
+            tags = b"".join([message(_LABEL, self._pair(name, text)) for name, text in labels])
             for functions, weights in stacks.items():
                 locations = [self._location(name) for name in reversed(functions)]
-                self._body += message(2, packed(1, locations) + packed(2, weights) + tags)
+                self._body += message(_SAMPLE, packed(_LOCATION_IDS, locations) + packed(_VALUES, weights) + tags)
 
     def add_period(self, programs: Iterable[ProgramSpec]) -> None:
         """How much time a sample stands for, of a script that samples."""
@@ -75,20 +82,22 @@ class _Profile:
         others = any(not KINDS[point.kind].samples and not KINDS[point.kind].exempt
                      for program in programs for point in program.attach)
         if len(periods) == 1 and not others:
-            self._body += message(11, self._pair("cpu", "nanoseconds")) + number(12, periods.pop())
+            self._body += message(_PERIOD_TYPE, self._pair("cpu", "nanoseconds")) + number(_PERIOD, periods.pop())
 
     def add_run(self, started: int, took: int, lines: Iterable[str]) -> None:
         """Which run it was, and what was lost in it."""
-        self._body += number(9, started) + number(10, took) + packed(13, map(self._text, lines))
+        self._body += number(_TIME_NANOS, started) + number(_DURATION_NANOS, took)
+        self._body += packed(_COMMENT, map(self._text, lines))
 
     def encode(self) -> bytes:
         """The whole message."""
         body = bytearray(self._body)
         for (name, mapping), own in self._functions.items():
             text = self._text(name)
-            body += message(5, number(1, own) + number(2, text) + number(3, text))
-            body += message(4, number(1, own) + number(2, mapping) + message(4, number(1, own)))
-        return bytes(body) + b"".join([message(6, text.encode("utf-8", "replace")) for text in self._texts])
+            body += message(_FUNCTION, number(_ID, own) + number(_NAME, text) + number(_SYSTEM_NAME, text))
+            body += message(_LOCATION, number(_ID, own) + number(_MAPPING_ID, mapping)
+                            + message(_LINE, number(_FUNCTION_ID, own)))
+        return bytes(body) + b"".join([message(_STRING_TABLE, text.encode("utf-8", "replace")) for text in self._texts])
 
     def _location(self, frame: str) -> int:
         name = frame.removesuffix(KERNEL)
@@ -99,4 +108,4 @@ class _Profile:
 
     def _pair(self, first: str, second: str) -> bytes:
         """Of two texts: a ValueType, a Label."""
-        return number(1, self._text(first)) + number(2, self._text(second))
+        return number(_KEY, self._text(first)) + number(_VALUE, self._text(second))
