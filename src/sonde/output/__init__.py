@@ -94,7 +94,7 @@ class Printer:
         self.take = take
         self.warnings = warnings
         self.commands_left = 0  # of system(): not run, for the run was to end
-        self.ending = Ending()  # of the run, whoever has one
+        self.ending = Ending()  # the run's, if it has one
         declared = any(site.table for site in spec.sites)
         self.rows = _make_rows(columns, context, out, declared) if columns or declared else None
         self._files: dict[str, PacketSink] = {}  # of skboutput(), by path

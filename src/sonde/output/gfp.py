@@ -32,7 +32,7 @@ NAMES: list[tuple[str, int]] = [
 
 
 def gfp_names(flags: int) -> str:
-    """``GFP_KERNEL|__GFP_ZERO``; what has no name is left in hexadecimal, no flags at all are 0."""
+    """``GFP_KERNEL|__GFP_ZERO``; flags without a name are in hexadecimal; no flags are 0."""
     names = []
     for name, mask in NAMES:
         if flags & mask == mask:

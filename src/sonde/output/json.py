@@ -96,7 +96,7 @@ def _json_bucket(bucket: Bucket, div: int) -> str:
 
 
 def json_key(key: ScriptValue) -> str:
-    """A map key as the name of a member: its text without spaces between the elements of what has elements."""
+    """A map key as a member's name: its text, without spaces between elements."""
     if type(key) is tuple:
         return ",".join(map(_json_key_part, key))
     return _json_key_part(key)
@@ -169,7 +169,7 @@ class JsonOutput(Streams):
         self.out.flush(True)
 
     def write_note(self, message: str) -> None:
-        """A line for people: on stderr."""
+        """Write a line to stderr."""
         self.out.flush(True)
         self.err.write(encode_text(terminal_safe(message) + "\n"))
         self.err.flush(True)
@@ -237,7 +237,7 @@ class JsonOutput(Streams):
         self._write_text_message("cat", content)
 
     def write_command_output(self, output: bytes, more: bool = False) -> None:
-        """What a command printed: an object, or one for each piece where it is much."""
+        """What a command printed: one object, or several if it is long."""
         self._write_text_message("syscall", output)
 
     def write_value(self, value: ScriptValue) -> None:

@@ -46,7 +46,7 @@ class Progress:
         self.clear_bar()
 
     def clear_bar(self) -> None:
-        """Take the bar away; the next work begins anew."""
+        """Remove the bar; the next work starts a new one."""
         self._work = ""
         if self._visible:
             self._visible = False
@@ -60,7 +60,7 @@ class Progress:
 
 
 def progress_line(work: str, done: float, whole: float, unit: str, columns: int) -> str:
-    """``work  [######      ]  5 of 10 s``, cut to less than so many columns, that the terminal does not wrap it."""
+    """``work  [######      ]  5 of 10 s``, cut to fewer columns than the terminal has, so that it does not wrap."""
     done = min(done, whole)
     text = f"{int(done):,} of {whole:,.10g}{' ' if unit else ''}{unit}"
     room = max(0, min(40, columns - len(work) - len(text) - 8))
@@ -70,7 +70,7 @@ def progress_line(work: str, done: float, whole: float, unit: str, columns: int)
 
 
 def make_progress(quiet: bool = False) -> Progress | None:
-    """A bar if somebody looks at standard error and has not asked for quiet; else None."""
+    """A progress bar if standard error is a terminal and -q is not given; else None."""
     if quiet or os.environ.get("TERM", "dumb") == "dumb" or not os.isatty(2):
         return None
     return Progress()

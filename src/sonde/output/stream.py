@@ -42,7 +42,7 @@ class Stream:
 
     @property
     def terminal(self) -> bool:
-        """Is somebody looking?"""
+        """Whether the output is a terminal."""
         return os.isatty(self.descriptor)
 
     def flush(self, end: bool = False) -> None:
@@ -102,7 +102,7 @@ class Streams:
 
     @property
     def unread(self) -> int:
-        """Bytes that nobody has read, though the run was to end."""
+        """Bytes that were not read before the run had to end."""
         return self.out.unread
 
     def close(self) -> None:

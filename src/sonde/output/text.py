@@ -60,7 +60,7 @@ def encode_text(text: str) -> bytes:
 
 
 def _number_rows(items: Items) -> NumberRows | None:
-    """The pairs, if they are rows of numbers: only those of a large map are."""
+    """The pairs as rows of numbers, which only large maps have; else None."""
     if isinstance(items, list):
         return None
     from ..runtime.records.number_rows import NumberRows
@@ -180,7 +180,7 @@ class TextOutput(Streams):
         self.write_note(f"WARNING: {full}")
 
     def write_note(self, message: str) -> None:
-        """A line for people: on stderr, after what has been printed so far."""
+        """Write a line to stderr, after what has been printed so far."""
         self._write_error_line(terminal_safe(message))
 
     def _write_error_line(self, message: str) -> None:
@@ -273,7 +273,7 @@ def _safe_line(name: str, key: ScriptValue, value: ScriptValue) -> str:
 
 
 def _is_harmless(text: str, lines: int) -> bool:
-    """Whether a text of so many lines has nothing in it to escape: no more than their ends."""
+    """Whether a text has nothing to escape but the ends of its lines."""
     return text.count("\n") == lines and "\\" not in text and text.replace("\n", "").isprintable()
 
 

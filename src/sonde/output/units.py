@@ -97,7 +97,7 @@ def map_unit(named: MapSpec) -> Unit | None:
 
 
 def map_symbol(named: MapSpec) -> str:
-    """The same as a person reads it; "" if there is none."""
+    """A map's unit as people write it; "" if it has none."""
     unit = map_unit(named)
     return unit.symbol if unit is not None else ""
 

@@ -55,7 +55,7 @@ def inlined_copies(elf: Elf, name: str, brief: bool = False) -> Inlined | None:
 
 
 class _Search:
-    """One search for a function, in so many seconds of CPU time."""
+    """One search for a function, within a bound of CPU time."""
 
     def __init__(self, info: DebugInfo, name: str, seconds: float) -> None:
         self._end = time.process_time() + seconds

@@ -534,7 +534,7 @@ def _open_new(path: str) -> ElfFile:
 
 
 def open_jit_map(path: str, owner: int) -> JitMap | None:
-    """The map at a path, if it belongs to root or the ``owner``, and is not a link: nobody else may name frames."""
+    """The JIT map at a path. It must belong to root or ``owner`` and be no link: nobody else may name frames."""
     try:
         descriptor = open_regular(path, follow=False)
     except MachineError:

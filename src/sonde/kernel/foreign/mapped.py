@@ -124,6 +124,6 @@ def hold_file(path: str, build_id: str) -> None:
 
 
 def release_held() -> None:
-    """Close the files that nobody has asked about."""
+    """Close the held files that are not in use."""
     while _held:
         os.close(_held.popitem()[1])

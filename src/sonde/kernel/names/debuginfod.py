@@ -75,8 +75,8 @@ class DebuginfodClient:
 
 
 class _Request:
-    """One question, asked by a thread of its own: whatever a server is slow with (names, handshakes, headers, sizes of
-    chunks, answers that go on for ever), whoever waits for it goes on at the end of the time, or of the run."""
+    """One request, made by a thread of its own, so that the caller waits no longer than its time or the run lasts,
+    whatever is slow: name resolution, handshakes, headers, sizes of chunks, endless answers."""
 
     def __init__(self, server: str, build_id: bytes, end: float) -> None:
         self._server = server
@@ -104,7 +104,7 @@ class _Request:
         return "it is too slow" if self._over else self._problem
 
     def _hang_up(self) -> None:
-        """Let the thread end: what it reads comes to an end."""
+        """Shut the sockets down, which ends the thread."""
         from socket import SHUT_RDWR
         for each in self._sockets:
             try:
@@ -156,7 +156,7 @@ class _Request:
             if self._over:
                 raise _BadAnswerError
             yield part
-        if self._over:  # nothing is stored that nobody waits for
+        if self._over:  # the caller has given up: store nothing
             raise _BadAnswerError
 
 

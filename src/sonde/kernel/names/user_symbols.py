@@ -104,7 +104,7 @@ class _Process:
         self.jit_at = -1.0
 
     def refresh_maps(self) -> int:
-        """Read the maps again; those of a process that has gone stay as they were. By how many bytes they grew."""
+        """Read the maps again, and return by how many bytes they grew. Those of a process that has ended stay."""
         self.read_at = time.monotonic()
         maps = read_maps(self.pid, self._most)
         if not maps:

@@ -50,7 +50,7 @@ class TextCollector(Stream):
 
 
 class PrintedBlock:
-    """What one firing prints, up to so many characters; those beyond them are counted."""
+    """What one firing prints, up to a number of characters; those beyond are counted."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -72,7 +72,7 @@ class PrintedBlock:
 
 
 class Tail:
-    """The last of a text in pieces, at most so many and of _LONGEST characters together."""
+    """The last pieces of a text: a bounded number of them, of _LONGEST characters together."""
 
     def __init__(self, most: int) -> None:
         self.pieces: deque[str] = deque()

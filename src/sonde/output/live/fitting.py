@@ -10,7 +10,7 @@ LEAST = 10  # characters to which a text is shortened at most
 
 
 def fit_columns(widths: Sequence[int], texts: Sequence[bool], room: int, keep: Container[int] = (0,)) -> list[int]:
-    """The width of each column in so much room; 0: it is left out. Texts become shorter, the widest first; where that
+    """The width that each column gets; 0: it is left out. Texts become shorter, the widest first; where that
     is not enough, columns go from the right on, but not those of ``keep``. Numbers stay whole."""
     fitted = list(widths)
     least = [min(width, LEAST) if text else width for width, text in zip(widths, texts)]

@@ -128,7 +128,7 @@ class _MapState:
             self._remember_history(weights, 0.0)
 
     def _gains_since(self, weights: dict[ScriptValue, int | None], passed: float) -> dict[ScriptValue, int | None]:
-        """What each key has gained since the last look; what is less than before has been begun anew."""
+        """What each key has gained since the last look; a value that became less has started again from 0."""
         gains: dict[ScriptValue, int | None] = {}
         for key, value in weights.items():
             before = self.before.get(key)
@@ -138,7 +138,7 @@ class _MapState:
         return gains
 
     def _remember_history(self, values: dict[ScriptValue, int | None], passed: float) -> None:
-        """Put ``values`` after those of the looks before; they are gains if a time has ``passed``."""
+        """Append ``values`` to the history; they are gains if a time has ``passed``."""
         if len(self.histories.keys() | values.keys()) > self.most:  # those that are gone make room
             self.histories = {key: history for key, history in self.histories.items() if key in values}
         for key in self.histories.keys() - values.keys():
@@ -342,7 +342,7 @@ class Model:
 
     def make_snapshot(self, losses: Sequence[str], costs: Sequence[LiveCost] = (), ended: str = "", state: str = "",
                       more: Sequence[LiveTable] = ()) -> Snapshot:
-        """The same of what is no session: with a fleet's ``state``, and ``more`` tables after the maps."""
+        """A snapshot of other sources than a session: with a fleet's ``state``, and ``more`` tables after the maps."""
         self.gather_text()
         tables = [each.build_table() for each in self._maps.values()]
         if self.tool is not None:
@@ -351,7 +351,7 @@ class Model:
                         self._written, tuple(losses), tuple(costs), ended, state)
 
     def gather_text(self) -> None:
-        """Take over what has been printed."""
+        """Collect what has been printed."""
         text = self._rest + self._stream.take_text() + self._notes.take_text()
         *lines, self._rest = text.split("\n")
         if len(self._rest) > LONGEST_LINE:

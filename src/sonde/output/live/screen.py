@@ -86,7 +86,7 @@ class Screen:
 
 
 def fit_line(line: str, columns: int) -> str:
-    """``line`` cut to so many columns of a terminal; its colours take no room, and end with it."""
+    """``line`` cut to a number of terminal columns; colours take no room, and end with the line."""
     line = line.expandtabs(8)
     if len(line) <= columns and line.isascii():
         return line if "\x1b" not in line else line + "\x1b[0m"

@@ -93,7 +93,7 @@ class _Http(BoundedServer):
         self._seen: dict[Client, int] = {}  # those who look on -> the number of the snapshot that they got last
         self._beat = monotonic()
         self._over = False
-        self.nobody = threading.Event()  # nobody looks on, after the end
+        self.nobody = threading.Event()  # no browser is connected, after the end
 
     def answer_request(self, client: Client, request: HttpRequest) -> None:
         _, token, rest = [*request.path.split("/", 2), "", ""][:3]

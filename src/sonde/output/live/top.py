@@ -476,7 +476,7 @@ def draw_sparkline(values: Sequence[int | None], width: int = _SPARK) -> str:
 
 
 def draw_chart(buckets: Sequence[tuple[str, int | None]], room: int) -> str:
-    """A histogram's ranges, or a series' last intervals, with their counts and bars in so many lines."""
+    """A histogram's ranges, or a series' last intervals, with counts and bars, in a number of lines."""
     shown = buckets[-room:]
     most = max([count or 0 for _, count in buckets], default=0)
     wide = max([len(name) for name, _ in shown], default=0)

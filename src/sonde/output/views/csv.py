@@ -171,7 +171,7 @@ def own_columns(site: EventSite, taken: Sequence[str]) -> list[str]:
 
 
 def _free(name: str) -> str:
-    """A name that the script uses, unless the table has a column of its own so called."""
+    """The script's name for a column, unless the table has a column of that name."""
     return "" if name in ("time", "table", "probe") else name
 
 

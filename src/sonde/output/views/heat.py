@@ -162,7 +162,8 @@ class HeatCollector:
                 self._halve_columns()
 
     def _admit(self, gained: dict[ScriptValue, Histogram]) -> dict[ScriptValue, Histogram]:
-        """The same with what there is no room for under one key: each key may be in all of the fewest columns."""
+        """The same, with the keys that there is no room for under one key. Each admitted key has room in _FEWEST
+        columns."""
         admitted: dict[ScriptValue, Histogram] = {}
         for key, value in gained.items():
             if key not in self._keys:
@@ -176,7 +177,7 @@ class HeatCollector:
         return admitted
 
     def _halve_columns(self) -> None:
-        """Make one column of each two: nothing is lost but detail of time."""
+        """Merge columns in pairs: only detail of time is lost."""
         merged = []
         for at in range(0, len(self._columns), 2):
             wall, both = self._columns[at]

@@ -96,7 +96,7 @@ class View:
         return False
 
     def render_picture(self, columns: int, rows: int) -> list[str]:
-        """What has been collected so far, as lines for a terminal with so much room."""
+        """What has been collected so far, as lines that fit a terminal of that size."""
         return []
 
 
@@ -119,7 +119,7 @@ class Totals:
             self.on_map_cleared()
 
     def on_map_cleared(self) -> None:
-        """What was seen last is gone from the map."""
+        """The map was cleared: keep the pairs that were seen last."""
         for pair in self.latest:
             size = _PAIR + text_bytes(pair[0])
             if size > self._room:
