@@ -11,6 +11,7 @@ from ..base.sd_notify import tell_manager
 from ..library.flight.asking import Asked, Listener
 from ..library.flight.condition import MapCondition
 from ..library.flight.reading import PAUSE, carry_out, check_records, take_dump
+from ..library.run_loop import RunLoop
 from ..library.traced_run import TracedRun
 from ..output import Output, Printer, make_output
 from ..output.losses import report_losses
@@ -105,15 +106,15 @@ class Flight:
         resting.register(session.waiting.record_fileno(), select.POLLIN)
         for each in (waiting, resting):
             each.register(self._listener.fileno(), select.POLLIN)
+        loop = RunLoop(self._trace)
         while not session.done:
             waiting.poll(self._seconds_to_sleep())
             resting.poll(int(1000 * session.waiting.rest))
-            self._handle_records(session.poll(0), None)
+            self._handle_records(loop.read(0), None)
             if self._memory.dump_asked:
                 self._memory.dump_asked = False
                 self._dump("", "SIGUSR2")
-            if session.maps_requested:
-                session.maps_requested = False
+            if loop.maps_requested:
                 self._printer.print_maps()
                 self._out.flush()
             for asked in self._listener.accept_requests():

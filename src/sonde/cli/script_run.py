@@ -227,13 +227,12 @@ def _reading_bar() -> Callable[[str, int, int], None]:
 
 def _follow(trace: TracedRun, printer: Printer, out: Output, showing: Showing | None) -> None:
     """Print what comes until the script has ended."""
-    session = trace.session
-    while not session.done:
-        printer.print_batches(trace.next_records(), trace.act_on_site)
-        if session.maps_requested:
-            session.maps_requested = False
-            if showing is None:  # a view is made once, at the end
-                printer.print_maps()
+    from ..library.run_loop import RunLoop
+    loop = RunLoop(trace)
+    for records in loop:
+        printer.print_batches(records, trace.act_on_site)
+        if loop.maps_requested and showing is None:  # a view is made once, at the end
+            printer.print_maps()
         out.flush()
 
 

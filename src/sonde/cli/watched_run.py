@@ -11,6 +11,7 @@ from ..base.sd_notify import tell_manager
 from ..errors import UsageError
 from ..kernel.clocks import boot_time
 from ..language.comments import column_descriptions
+from ..library.run_loop import RunLoop
 from ..output.live.full_screen import require_screen, run_app_beside
 from .display_choice import count, counts_down, every, pictures, redraws, runs_tests, whole_number
 from .options import Parsed
@@ -75,18 +76,16 @@ class Follower:
         self._time = 0
 
     def run_loop(self, printer: Printer, flush: Callable[[], object]) -> None:
-        """Until the script has ended; what is left is for :meth:`rest`."""
+        """Until the script has ended; what is left is for :meth:`print_rest`."""
         session = self.trace.session
         self._started = time.monotonic()
-        while not session.done:
-            records = self.trace.next_records(self._poll_timeout())
+        loop = RunLoop(self.trace, longest_wait=self._longest_wait)
+        for records in loop:
             if self._bar is not None and (records or session.done):
                 self._bar.clear_bar()
             self._print_records(printer, records)
-            if session.maps_requested:
-                session.maps_requested = False
-                if self.sample is None:  # else the maps are to be seen
-                    printer.print_maps()
+            if loop.maps_requested and self.sample is None:  # else the maps are to be seen
+                printer.print_maps()
             flush()
             self._look_at_maps()
             if self._most and self._has_settled():
@@ -103,7 +102,7 @@ class Follower:
         if self.screen is not None:
             self.screen.leave_screen()
 
-    def _poll_timeout(self) -> float:
+    def _longest_wait(self) -> float:
         wait = LOOK if self.screen is not None or self._most or self._bar is not None else 3600.0
         if self.sample is not None:
             wait = min(wait, LOOK, max(0.0, self._next - time.monotonic()))

@@ -65,7 +65,7 @@ class FleetTrace:
         self.close()
 
     async def __aenter__(self) -> Self:
-        from ..library.events import wait_readable
+        from ..library.run_loop import wait_readable
         while self._is_starting:
             self._ready += self._fleet.poll(0)
             await wait_readable(self.fileno(), _SOON)
@@ -201,7 +201,7 @@ class FleetEvents(Tabular):
 
     async def __aiter__(self) -> AsyncIterator[HostEvent]:
         """The same without blocking the event loop."""
-        from ..library.events import wait_readable
+        from ..library.run_loop import wait_readable
         trace = self._fleet_trace
         while (left := self._left()) > 0:
             found = trace.next_events(0)

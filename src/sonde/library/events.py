@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from .run_loop import RunLoop
 from .tabular import Tabular
 
 if TYPE_CHECKING:
     from ..runtime.records.events import Event
-    from ..runtime.session import Session
     from .tables import TableColumn
     from .traced_run import TracedRun
 
@@ -19,8 +18,6 @@ R = TypeVar("R")
 # kind of ErrorSite -> what is missing
 _INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} failed", "stack_lost": "stacks lost",
                **dict.fromkeys(("preempted", "args_lost", "return_missed"), "events dropped")}
-_LOOK = 0.25    # s: between looks at whether another reader has come to the end
-_AGAIN = 0.005  # s: until the next look at records whose place in the order is not yet certain
 
 
 class EventTable(Tabular):
@@ -69,41 +66,26 @@ class Events(EventTable):
         return next(iter(self))
 
     def _read_events(self) -> Iterator[Event]:
-        import time
         trace = self._trace
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            yield from trace.decode_records(trace.next_records(left))
-            trace.session.maps_requested = False  # by SIGUSR1: here nobody prints, and poll() would not wait
-            if trace.session.done:
-                yield from trace.decode_records(trace.drain_records())
-                return
+        for records in RunLoop(trace, self._timeout):
+            yield from trace.decode_records(records)
+        if trace.session.done:
+            yield from trace.decode_records(trace.drain_records())
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """The same without blocking the event loop: it watches the rings' descriptor. No threads; cancelling loses
         no event."""
-        import asyncio
-        import time
-        trace, session = self._trace, self._trace.session
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        trace, loop = self._trace, RunLoop(self._trace, self._timeout)
         while True:
-            for event in trace.decode_records(trace.next_records(0)):
+            for event in trace.decode_records(loop.read(0)):
                 yield event
-            session.maps_requested = False
-            if session.done:
+            if trace.session.done:
                 for event in trace.decode_records(trace.drain_records()):
                     yield event
                 return
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            if loop.is_over():
                 return
-            if session.is_holding:
-                await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
-            else:
-                await wait_for_work(session, _LOOK if left is None else min(left, _LOOK))
+            await loop.wait_for_records()
 
 
 def warn_of_losses(trace: TracedRun) -> None:
@@ -120,26 +102,3 @@ def warn_of_losses(trace: TracedRun) -> None:
         parts += sorted({_INCOMPLETE[site.kind].format(map=site.map) for site in failed})
         warnings.warn(f"the trace is incomplete: {', '.join(parts)} (Trace.losses has all)", RuntimeWarning,
                       stacklevel=4)
-
-
-async def wait_for_work(session: Session, timeout: float | None) -> None:
-    """Wait until a session has something to do, so many seconds at most, and a moment more for what has time."""
-    waiting = session.waiting
-    await wait_readable(waiting.fileno(), timeout)
-    if not session.done and (rest := waiting.rest):
-        await wait_readable(waiting.record_fileno(), rest)
-
-
-async def wait_readable(fd: int, timeout: float | None) -> None:
-    """Wait until a descriptor is readable, so many seconds at most; others may wait for it, too."""
-    import asyncio
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    fd = os.dup(fd)  # a loop has one reader for each
-    loop.add_reader(fd, ready.set)
-    try:
-        await asyncio.wait_for(ready.wait(), timeout)
-    except TimeoutError:
-        pass
-    finally:
-        loop.remove_reader(fd)
-        os.close(fd)

@@ -52,19 +52,17 @@ def map_text(name: str, items: Items) -> str:
 def show_maps(trace: TracedRun, timeout: float | None, every: float) -> None:
     """Draw the trace's maps in one output until the script ends or the time is over."""
     import sys
-    import time
 
     from ..output import Printer
+    from .run_loop import RunLoop
     from .tables import import_extra
     display = import_extra("IPython.display", "notebook")
     out = text_output(lambda data: sys.stdout.write(data.decode("utf-8", "replace")))
     printer = Printer(trace.spec, trace.context, out, trace.take_map)
     handle = display.display(display.HTML(_maps_html(trace)), display_id=True)
-    deadline = None if timeout is None else time.monotonic() + timeout
     try:
-        while not trace.session.done and (deadline is None or time.monotonic() < deadline):
-            left = every if deadline is None else min(every, deadline - time.monotonic())
-            printer.print_records(trace.next_records(max(left, 0.01)), trace.act_on_site)
+        for records in RunLoop(trace, timeout, lambda: max(every, 0.01)):
+            printer.print_records(records, trace.act_on_site)
             handle.update(display.HTML(_maps_html(trace)))
     except KeyboardInterrupt:
         handle.update(display.HTML(_maps_html(trace)))

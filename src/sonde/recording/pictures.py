@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ..base.record import Record
 from ..kinds import SITE_KINDS
 from ..language.comments import column_descriptions
+from ..library.run_loop import RunLoop
 from ..output.live.model import Model, ModelPrinter, Snapshot
 from .queries import AnsweringTrace
 from .replay import ReplayTrace, Sound
@@ -70,8 +71,8 @@ class _SliceReader:
         trace = self._trace
         trace.keeps_maps = False
         with Sound(trace.recording.name):
-            while not trace.session.done:
-                self._printer.print_records(trace.next_records(), trace.act_on_site)
+            for records in RunLoop(trace):
+                self._printer.print_records(records, trace.act_on_site)
                 self._moment = max(self._moment, trace.recording.context.moment)
                 tell(*trace.recording.place)
                 self._read_maps()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...kinds import KINDS
+from ...library.run_loop import RunLoop
 from ...output.outside import Outside, PacketSink
 
 if TYPE_CHECKING:
@@ -178,21 +179,21 @@ def _make_printer(trace: Trace, out: Output) -> Printer:
 
 def _print_for(trace: Trace, seconds: float, printer: Printer, flush: Callable[[], object]) -> tuple[int, int]:
     """Print what arrives for this long: the number of records, and the CPU time spent in nanoseconds."""
-    end = time.monotonic() + seconds
-    records = spent = 0
-    while not trace.session.done and (left := end - time.monotonic()) > 0:
-        begun = time.process_time_ns()
-        found = trace.next_records(left)
-        printer.print_batches(found, trace.act_on_site)
+    printed = spent = 0
+    begun = time.process_time_ns()
+    for records in RunLoop(trace, seconds):
+        printer.print_batches(records, trace.act_on_site)
         flush()
-        spent += (time.process_time_ns() - begun) if found else 0
-        records += len(found)
-    for found in trace.drain_batches():  # whose first step detaches, which is not printing
+        ended = time.process_time_ns()
+        spent += (ended - begun) if records else 0
+        printed += len(records)
+        begun = ended
+    for records in trace.drain_batches():  # whose first step detaches, which is not printing
         begun = time.process_time_ns()
-        printer.print_batches(found, trace.act_on_site)
+        printer.print_batches(records, trace.act_on_site)
         spent += time.process_time_ns() - begun
-        records += len(found)
-    return records, spent
+        printed += len(records)
+    return printed, spent
 
 
 class _Nowhere(Outside):

@@ -203,11 +203,12 @@ def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], objec
     """Run the exporters until the script ends. Readers and writers of the maps hold the lock."""
     from time import time_ns
 
+    from ...library.run_loop import RunLoop
     from ...output.losses import report_losses
     session = trace.session
     session.tell = out.write_note
-    while not session.done:
-        _handle_records(handlers, trace.next_records(1.0), lock)
+    for records in RunLoop(trace, longest_wait=lambda: 1.0):
+        _handle_records(handlers, records, lock)
         out.flush()
     _handle_records(handlers, list(trace.drain_records()), lock)
     with lock:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...errors import SondeError
 from ...kinds import SITE_KINDS
 from ...layouts.event_records import read_time
+from ...library.run_loop import RunLoop
 from ...merge.delta import Delta, Differ, Key, KeyNumbers, Words
 from ...merge.portable import encode_value
 from ...spec import MapSpec
@@ -210,10 +211,12 @@ class AgentRun:
     def _follow_session(self) -> None:
         session, started = self._trace.session, time.monotonic()
         due = started + self._window
-        while not session.done:
-            now = time.monotonic()
-            left = min(due, started + self._end) - now
-            records = self._trace.next_records(max(0.0, min(left, PROMPT) if self._recorder.size else left))
+
+        def longest_wait() -> float:
+            left = min(due, started + self._end) - time.monotonic()
+            return max(0.0, min(left, PROMPT) if self._recorder.size else left)
+
+        for records in RunLoop(self._trace, longest_wait=longest_wait):
             self._handle_records(records)
             if self._recorder.size and not records:
                 self._send_events()

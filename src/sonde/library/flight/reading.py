@@ -17,8 +17,9 @@ from ...runtime.flight.rings import Stretch, merge_stretches
 from ...runtime.records.values import keep_stacks
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Stack, Tuple, Type
-from ..events import EventTable, wait_for_work
+from ..events import EventTable
 from ..map_view import MapView
+from ..run_loop import RunLoop, wait_for_work
 
 if TYPE_CHECKING:
     from ...runtime.records.batch import Raw
@@ -171,8 +172,7 @@ class TraceFlight:
         """Wait for the script's requests, at most this long, and carry them out; a request for a dump is noted."""
         session = self._trace.session
         if not session.done:
-            self._carry_out(session.poll(timeout))
-            session.maps_requested = False  # maps are in the dumps
+            self._carry_out(RunLoop(self._trace).read(timeout))
         if session.done and session.flight is not None:
             self.drain()
 
@@ -208,13 +208,12 @@ class TraceFlight:
     def _next(self, timeout: float | None) -> tuple[FlightDump | None, bool]:
         """The dump that the script requests within this many seconds, and whether it may request more."""
         session = self._trace.session
-        until = None if timeout is None else time.monotonic() + timeout
+        loop = RunLoop(self._trace, timeout)
         while not self._asked and not session.done:
             self._arm()
-            left = [] if until is None else [max(0.0, until - time.monotonic())]
-            self._listen(min(left + ([max(self._armed_at - time.monotonic(), 0.001)] if self._rests else []),
-                             default=None))
-            if left == [0.0] and not self._asked and not session.done:
+            is_last = loop.is_over()
+            self._listen(loop.shorten(max(self._armed_at - time.monotonic(), 0.001) if self._rests else None))
+            if is_last and not self._asked and not session.done:
                 return None, True
         if not self._asked:
             return None, False
