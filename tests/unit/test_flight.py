@@ -416,7 +416,7 @@ def test_a_flight_is_asked(listener: asking.Listener) -> None:
     answers: list[str] = []
     caller = threading.Thread(target=lambda: answers.append(asking.ask_for_dump(flying, "because")))
     caller.start()
-    requests: list[asking.Asked] = []
+    requests: list[asking.DumpRequest] = []
     while not requests:
         requests += listener.accept_requests()
     assert requests[0].why == "because"

@@ -18,20 +18,20 @@ def say_how(trace: TracedRun, out: Output) -> None:
     for program in trace.spec.programs:
         point = program.attach[0]
         names = ", ".join(a.name for a in program.attach[:3]) + (" ..." if len(program.attach) > 3 else "")
-        how = describe_method(program.method) or program.type
+        method = describe_method(program.method) or program.type
         if program.parts:
             names += f" and {program.parts[1].attach[0].name} ..."
-            how = "by kprobe.session, entry and return in one program"
+            method = "by kprobe.session, entry and return in one program"
         elif not program.clauses:
-            how = f"its arguments kept by a {program.method} at the function's entry"
+            method = f"its arguments kept by a {program.method} at the function's entry"
         elif point.way:
             why = "which attaches many at once" if point.reason == "many" else \
                 "which misses no call" if point.reason == "exact" else \
                 "which costs less" if point.reason == "cheap" else f"for this kernel has no {point.kind}"
-            how = f"by {program.method}, {why}"
+            method = f"by {program.method}, {why}"
         if (program.method or point.kind) == "kretprobe" and not live_world().has_feature("probe_misses"):
-            how += " (with more calls under way than CPUs some are missed, and this kernel does not count them)"
-        out.write_note(f"{names}: {how}, {len(program.code) // 8} instructions")
+            method += " (with more calls under way than CPUs some are missed, and this kernel does not count them)"
+        out.write_note(f"{names}: {method}, {len(program.code) // 8} instructions")
         _say_what_is_inlined(program, trace.options.warnings, out)
 
 

@@ -37,12 +37,12 @@ def every(parsed: Parsed) -> float:
     """--every: seconds between two looks at the maps."""
     text = parsed.get("every", "1")
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not 0.05 <= found <= 86400:
+        seconds = 0.0
+    if not 0.05 <= seconds <= 86400:
         raise UsageError(f"--every takes seconds from 0.05 up, not '{text}'")
-    return found
+    return seconds
 
 
 def whole_number(parsed: Parsed, key: str, default: int) -> int:

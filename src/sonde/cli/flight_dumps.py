@@ -87,7 +87,7 @@ class DumpFolder:
         return max(self._numbers(), default=0) + 1
 
     def _numbers(self) -> list[int]:
-        return sorted([int(found[1]) for name in os.listdir(self._folder) if (found := self._pattern.fullmatch(name))])
+        return sorted([int(match[1]) for name in os.listdir(self._folder) if (match := self._pattern.fullmatch(name))])
 
     def _file_name(self, number: int) -> str:
         return f"{self._name}.{number:04d}.{self._ending}"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from ..base.sd_notify import tell_manager
-from ..library.flight.asking import Asked, Listener
+from ..library.flight.asking import DumpRequest, Listener
 from ..library.flight.condition import MapCondition
 from ..library.flight.reading import PAUSE, carry_out, check_records, take_dump
 from ..library.run_loop import RunLoop
@@ -117,8 +117,8 @@ class Flight:
             if loop.maps_requested:
                 self._printer.print_maps()
                 self._out.flush()
-            for asked in self._listener.accept_requests():
-                self._answer(asked)
+            for request in self._listener.accept_requests():
+                self._answer(request)
             if self._condition is not None and self._condition.begins(self._trace.take_map):
                 self._dump_unless_held(self._condition.text, "--when")
             self._arm()
@@ -155,8 +155,8 @@ class Flight:
         self._dump(why, by)
         self._armed_at = time.monotonic() + PAUSE
 
-    def _answer(self, asked: Asked) -> None:
-        asked.answer(self._dump(asked.why, "sonde dump"))
+    def _answer(self, request: DumpRequest) -> None:
+        request.answer(self._dump(request.why, "sonde dump"))
 
     def _dump(self, why: str, by: str) -> str:
         """Make a dump; a sentence that reports it."""

@@ -206,11 +206,11 @@ def _list_probes(parsed: Parsed) -> int:
     world = LiveWorld()
     missing = []
     for wanted in _points_of_script(parsed, patterns) if script else patterns or [""]:
-        found = False
+        is_known = False
         for line in listing_lines(world, wanted, parsed.has("verbose"), pid):
-            found = True
+            is_known = True
             sys.stdout.buffer.write(encode_text(terminal_safe(line) + "\n"))
-        if not found and wanted:
+        if not is_known and wanted:
             missing.append(wanted)
     sys.stdout.flush()
     for wanted in missing:
@@ -234,14 +234,14 @@ def _points_of_script(parsed: Parsed, words: list[str]) -> list[str]:
     script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_script(words[0]), diagnostics)
     diagnostics.raise_if_errors()
     from ..kinds import find_kind
-    found = []
+    points = []
     for parts in [point.parts for clause in script.clauses for point in clause.points]:
         kind = find_kind(parts[0])
         if kind is None:
-            found.append(":".join(parts))
+            points.append(":".join(parts))
         elif not kind.session or kind.iterates:
-            found.append(":".join([kind.name, *parts[1:2], ""] if kind.counted else [kind.name, *parts[1:]]))
-    return found
+            points.append(":".join([kind.name, *parts[1:2], ""] if kind.counted else [kind.name, *parts[1:]]))
+    return points
 
 
 def _trace_script(parsed: Parsed) -> int:

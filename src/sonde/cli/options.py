@@ -122,9 +122,9 @@ class Parsed(Record):
 
     def refuse_options(self, keys: set[str], command: str, takes_seconds: bool) -> NoReturn:
         """UsageError for one of these, as it was spelled if it was spelled by itself, which ``command`` has not."""
-        found = [(word, row.key) for row in OPTIONS if row.key in keys
+        refused = [(word, row.key) for row in OPTIONS if row.key in keys
                  for word in [word for word in self.given if word in row.names] or row.names[:1]]
-        spelled, key = min(found, key=lambda each: each[0] not in self.given)
+        spelled, key = min(refused, key=lambda each: each[0] not in self.given)
         lasts = key == "debug" and takes_seconds and self.get(key).isdecimal()  # as some of bcc's have it
         raise UsageError(f"sonde {command} has no {spelled}", [
             f"seconds stand at the end: sonde {command} ... {self.get(key)}" if lasts else

@@ -106,8 +106,8 @@ def _apply_tool(parsed: Parsed, tool: Tool, params: list[str]) -> None:
     if parsed.has("count") and tool.parameters == ["INTERVAL", "COUNT"] and len(params) < 2:
         params += ["0"] * (1 - len(params)) + [str(count(parsed))]  # its last interval is a whole one: it is to know
     if parsed.named.pop("regexp", ""):
-        for place, pattern in enumerate(params):
-            params[place], parsed.options["probe-filter"] = probes_by_regex(pattern)
+        for index, pattern in enumerate(params):
+            params[index], parsed.options["probe-filter"] = probes_by_regex(pattern)
     if parsed.has("pid"):
         tool.check_process()
     if parsed.has("container"):
@@ -296,11 +296,11 @@ _MODES = ("trace", "test", "bench", "format", "codegen", "compiler-bench")
 
 def _mode(parsed: Parsed) -> str:
     """test, bench, or "" for tracing."""
-    asked = {name for name in ("test", "bench") if parsed.has(name) or parsed.get("mode") == name}
-    if len(asked) > 1:
+    modes = {name for name in ("test", "bench") if parsed.has(name) or parsed.get("mode") == name}
+    if len(modes) > 1:
         raise UsageError("tests and benchmarks are run one at a time: --test or --bench")
     if parsed.has("mode") and parsed.get("mode") not in _MODES:
         raise UsageError("USAGE: --mode can only be 'codegen', 'compiler-bench', 'bench', 'test' or 'format'.",
                          ["and 'trace', which is what happens without it"])
-    return next(iter(asked), "")
+    return next(iter(modes), "")
 

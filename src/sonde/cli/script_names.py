@@ -75,10 +75,10 @@ def _tool_path(name: str) -> str:
     return tool.path
 
 
-def _why_not(found: os.stat_result) -> str:
+def _why_not(status: os.stat_result) -> str:
     """Why a file is not taken for what a plain name means: somebody else may have laid it there. "" if it is."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "is no regular file"
-    if found.st_uid not in own_users():
+    if status.st_uid not in own_users():
         return "is another user's"
-    return "can be written to by everybody" if found.st_mode & stat.S_IWOTH else ""
+    return "can be written to by everybody" if status.st_mode & stat.S_IWOTH else ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def run(trace: TracedRun, parsed: Parsed) -> int:
     """Attach, print until the end, print maps and losses, detach."""
     from ..output import make_output
-    _be_called("sonde")
+    _set_process_name("sonde")
     if parsed.has("flight"):
         from .flight_run import fly
         return fly(trace, parsed, _announce_run)
@@ -74,8 +74,8 @@ def _showing(trace: TracedRun, parsed: Parsed) -> Showing | None:
                    trace.ending, trace.memory, parsed.columns)
 
 
-def _be_called(name: str) -> None:
-    """In ps, and for scripts that leave out the tracer by ``comm``."""
+def _set_process_name(name: str) -> None:
+    """Set the name that ps shows, and by which scripts leave out the tracer (``comm``)."""
     try:
         with open("/proc/self/comm", "w", encoding="utf-8") as file:
             file.write(name)
@@ -83,9 +83,9 @@ def _be_called(name: str) -> None:
         pass
 
 
-def _run_first(ending: Ending) -> None:
-    """The end is due within a second, however many processes want to run: what is left is less than that of work.
-    Who started the tracer with a priority of his own choice keeps it."""
+def _raise_priority(ending: Ending) -> None:
+    """Raise our priority: detaching must finish within a second on a busy machine. A priority that the user has chosen
+    stays."""
     if os.getpriority(os.PRIO_PROCESS, 0) == 0:
         try:
             os.setpriority(os.PRIO_PROCESS, 0, -20)
@@ -153,7 +153,7 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
 
 
 def _prepare_end(trace: TracedRun, out: Output, children: UntracedChildren) -> None:
-    _run_first(trace.ending)
+    _raise_priority(trace.ending)
     tell_manager("STOPPING=1")
     children.warn(out)
 
@@ -175,7 +175,7 @@ def _make_printer(trace: TracedRun, parsed: Parsed, out: Output, showing: Showin
 
 
 def _announce_run(trace: TracedRun, parsed: Parsed, out: Output) -> None:
-    """Say what was found out and what is attached, and have the session say the rest."""
+    """Print the session's warnings and what is attached; the session prints what it reports later."""
     _say_warnings(trace, parsed, out)
     trace.session.tell = out.write_note
     if trace.options.warnings:
@@ -185,7 +185,7 @@ def _announce_run(trace: TracedRun, parsed: Parsed, out: Output) -> None:
 
 
 def _say_warnings(trace: TracedRun, parsed: Parsed, out: Output) -> None:
-    """What was found out when the programs were loaded and attached."""
+    """Print the warnings of loading and attaching."""
     for warning in trace.session.warnings:
         out.write_note(f"WARNING: {warning.message}")
         for hint in warning.hints if parsed.has("verbose") else []:

@@ -67,17 +67,17 @@ def follow_options(spec: ScriptSpec) -> Options:
 
 
 class Missed(Record):
-    """Events that the programs took for others' than those asked for, by the bits that were asked for; ``possible``
-    are those of which nobody has found out whose they were."""
+    """Events that were wrongly filtered out before their group was known, by the bits that the program asks for.
+    ``possible`` are those whose group was never known."""
 
     certain: dict[int, int] = {}
     possible: dict[int, int] = {}
 
-    def add(self, told: int | None, asked: int, events: int) -> None:
-        """Of a group of which this is known, more events that came before."""
-        told = asked << UNPLACED_BIT if told is None else told
-        counts = self.certain if told & asked else self.possible if told >> UNPLACED_BIT & asked else {}
-        counts[asked] = counts.get(asked, 0) + events
+    def add(self, known: int | None, bits: int, events: int) -> None:
+        """Add events of a group of which ``known`` is known now, if they match ``bits``."""
+        known = bits << UNPLACED_BIT if known is None else known
+        counts = self.certain if known & bits else self.possible if known >> UNPLACED_BIT & bits else {}
+        counts[bits] = counts.get(bits, 0) + events
 
 
 class GroupLog:
@@ -89,9 +89,9 @@ class GroupLog:
                  until: int) -> None:
         self._session = session
         self._groups = groups
-        self._asked = spec.groups
+        self._wanted = spec.groups
         self._answers, self._counts = maps.get(GROUPS), maps.get(UNPLACED)
-        self._told: dict[int, int] = {}       # what the programs were told last, by group
+        self._published: dict[int, int] = {}  # the bits that the programs have, by group
         self._waiting: dict[int, float] = {}  # groups of which something is not known -> until when to ask again
         self._look = 0.0                      # the moment of the next look at them
         self._gone: set[int] = set()          # groups that are gone, and may have counts in the kernel's map
@@ -111,7 +111,7 @@ class GroupLog:
     def _answer_all(self) -> None:
         """Tell the programs which folders' names decide, and of the groups that are there already."""
         folders: dict[bytes, int] = {}
-        for at, (kind, text) in enumerate(self._asked):
+        for at, (kind, text) in enumerate(self._wanted):
             for folder in self._groups.folders_of(kind, text):
                 name = folder.encode("utf-8", "surrogateescape")
                 folders[name] = folders.get(name, 0) | 1 << at
@@ -124,9 +124,9 @@ class GroupLog:
 
     def _tell_absent(self) -> None:
         """Say which names nothing bears that is there: they may come, or be mistyped."""
-        absent: dict[str, list[str]] = {text: [] for _, text in self._asked if text}
-        for at, (kind, text) in enumerate(self._asked):
-            if any(told >> at & 1 for told in self._told.values()):
+        absent: dict[str, list[str]] = {text: [] for _, text in self._wanted if text}
+        for at, (kind, text) in enumerate(self._wanted):
+            if any(bits >> at & 1 for bits in self._published.values()):
                 absent.pop(text, None)
             elif text in absent:
                 absent[text].append(kind)
@@ -136,9 +136,9 @@ class GroupLog:
     def _lay_out_early(self, memory: mmap, until: int) -> None:
         """What is known for good of the groups that were there before, where programs need no call to read it."""
         slots: dict[int, set[int]] = {}
-        for group, told in self._told.items():
+        for group, bits in self._published.items():
             if group <= until:
-                slots.setdefault(group % EARLY_SLOTS, set()).add(told)
+                slots.setdefault(group % EARLY_SLOTS, set()).add(bits)
         for slot, answers in slots.items():
             first = min(answers)
             sure = len(answers) == 1 and first < 1 << UNPLACED_BIT
@@ -189,12 +189,12 @@ class GroupLog:
     def _sweep_counts(self) -> None:
         """Take what was counted for groups that are gone out of the kernel's map."""
         assert self._counts is not None
-        for group, asked, events in self._read_counts():
+        for group, bits, events in self._read_counts():
             if group in self._gone:
-                self._counts.delete(_UNPLACED.pack(group, asked))
-                self._missed.add(self._told.get(group), asked, events)
+                self._counts.delete(_UNPLACED.pack(group, bits))
+                self._missed.add(self._published.get(group), bits, events)
         for group in self._gone:
-            self._told.pop(group, None)
+            self._published.pop(group, None)
         self._gone = set()
 
     def _read_counts(self) -> list[tuple[int, int, int]]:
@@ -208,11 +208,11 @@ class GroupLog:
         """Tell the programs what a group is a part of, as far as that is known now."""
         if self._answers is None:
             return
-        answers = [self._groups.is_in(kind, text, group) for kind, text in self._asked]
+        answers = [self._groups.is_in(kind, text, group) for kind, text in self._wanted]
         now = time.monotonic()
         known = sum([1 << (at if answer else at + UNPLACED_BIT) for at, answer in enumerate(answers)
                      if answer is not False])
-        self._told[group] = known
+        self._published[group] = known
         if known < 1 << UNPLACED_BIT:
             self._waiting.pop(group, None)
         elif now >= self._waiting.setdefault(group, now + PATIENCE):
@@ -227,16 +227,16 @@ class GroupLog:
     def count_losses(self, losses: Losses) -> None:
         """Add the events that were taken for others', and the groups that were not seen."""
         missed = Missed(self._missed.certain, self._missed.possible)
-        for group, asked, events in self._read_counts():
-            missed.add(self._told.get(group), asked, events)
-        losses.unplaced += [(self._name_asked(asked), events) for asked, events in missed.certain.items()]
-        losses.unnamed += [(self._name_asked(asked), events) for asked, events in missed.possible.items()]
+        for group, bits, events in self._read_counts():
+            missed.add(self._published.get(group), bits, events)
+        losses.unplaced += [(self._name_groups(bits), events) for bits, events in missed.certain.items()]
+        losses.unnamed += [(self._name_groups(bits), events) for bits, events in missed.possible.items()]
         own = self._session.losses()
         losses.unknown += sum([count for _, count in (*own.records, *own.errors, *own.skipped)])
 
-    def _name_asked(self, asked: int) -> str:
-        """What was asked for, in words."""
-        names = [text or f"any {kind}" for at, (kind, text) in enumerate(self._asked) if asked >> at & 1]
+    def _name_groups(self, bits: int) -> str:
+        """The groups that these bits ask for, in words."""
+        names = [text or f"any {kind}" for at, (kind, text) in enumerate(self._wanted) if bits >> at & 1]
         return next(iter(dict.fromkeys(names)))
 
     def close(self) -> None:

@@ -39,9 +39,9 @@ class EventTable(Tabular):
         from .tables import event_table, import_extra
         import_extra("pyarrow", "tables")  # before any event is taken
         trace = self._trace
-        found = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))
+        columns = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))
         warn_of_losses(trace)
-        return found
+        return columns
 
 
 class Events(EventTable):

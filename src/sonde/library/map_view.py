@@ -117,9 +117,9 @@ class MapView(Tabular, Mapping[K, V]):
     def _columns(self) -> list[TableColumn]:
         from .events import warn_of_losses
         from .tables import map_columns
-        found = map_columns(self.spec, self._items())
+        columns = map_columns(self.spec, self._items())
         warn_of_losses(self._trace)
-        return found
+        return columns
 
     # Jupyter
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..runtime.maps.access import Map
     from ..runtime.session import Session
 
-# A process's first thread goes last; one whose place another thread has taken, by running a program, goes before.
+# The leader exits last, unless another thread called execve().
 # Numbers in place of args: before Linux 5.18 these have no types.
 FOLLOW = Source("processes of -c", """
 config = { print_maps_on_exit = 0 }

@@ -165,9 +165,9 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
         lead[0].cells.append(wall(last) if last else None)  # without Options.timed nobody knows
         for name, column in zip(about, lead[1:]):
             column.cells.append(getattr(event, name))
-        found = dict(zip([name for name, _ in shapes[event.site]], event_values(event, spec.sites[event.site])))
+        values = dict(zip([name for name, _ in shapes[event.site]], event_values(event, spec.sites[event.site])))
         for name, column in columns.items():
-            column.cells.append(found.get(name))
+            column.cells.append(values.get(name))
     return lead + list(columns.values())
 
 

@@ -307,12 +307,12 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
     options = Options(params=list(params), pid=pid, group=container,
                       cpid=process.pid if command is not None and process else 0, unsafe=unsafe, timed=True,
                       env=script_environment(), flight=region)
-    found = Trace(Source("stdin", source), options, process, world, handle_signals,
+    run = Trace(Source("stdin", source), options, process, world, handle_signals,
                   memory=Memory(memory) if memory else None, budget=budget)
     if flight:
         try:
-            found.fly(window)
+            run.fly(window)
         except UsageError:
-            found.close()
+            run.close()
             raise
-    return found
+    return run

@@ -41,7 +41,7 @@ class TracedRun:
         self.memory = memory or Memory()
         self.ending = ending or Ending()
         self.process = process
-        self.outside: Outside | None = None  # what stands for this machine where events are printed; None: it itself
+        self.outside: Outside | None = None  # performs the side effects of printing; None: on this machine
         self.words: Sequence[str] = ()  # of the command line that asked for it, if one did
         self.asked_seconds = 0.0  # for which it is to run; 0: until its end
         self.keeps_maps = True  # are maps to be read once more at the end, for those who look at them afterwards?

@@ -44,7 +44,7 @@ def python_type(type: t.Type | None) -> Any:
         return _AGGREGATES.get(type.kind, int)
     if isinstance(type, t.Tuple):
         return tuple[tuple(python_type(part) for part in type.of)]  # type: ignore[misc]
-    return next((found for kind, found in _VALUES if isinstance(type, kind)), object)
+    return next((plain for kind, plain in _VALUES if isinstance(type, kind)), object)
 
 
 def fits(expected: Any, actual: Any) -> bool:
@@ -55,10 +55,10 @@ def fits(expected: Any, actual: Any) -> bool:
     if get_origin(expected) is types.UnionType:
         return any(fits(each, actual) for each in get_args(expected))
     if get_origin(expected) is tuple:
-        wanted, found = get_args(expected), get_args(actual)
+        wanted, parts = get_args(expected), get_args(actual)
         if len(wanted) == 2 and wanted[1] is Ellipsis:
-            wanted = wanted[:1] * len(found)
-        return get_origin(actual) is tuple and len(wanted) == len(found) and all(map(fits, wanted, found))
+            wanted = wanted[:1] * len(parts)
+        return get_origin(actual) is tuple and len(wanted) == len(parts) and all(map(fits, wanted, parts))
     return issubclass(get_origin(actual) or actual, get_origin(expected) or expected)
 
 
@@ -76,17 +76,17 @@ def sites_for(spec: ScriptSpec, row: type) -> list[int]:
     fields = get_type_hints(row)
     shapes = {index: event_columns(site) for index, site in enumerate(spec.sites)
               if index in row_sites(spec)}
-    found = [index for index, columns in shapes.items() if columns == tuple(fields)]
-    if not found:
+    sites = [index for index, columns in shapes.items() if columns == tuple(fields)]
+    if not sites:
         have = ", ".join([f"({', '.join(columns)})" for columns in dict.fromkeys(shapes.values())])
         raise UsageError(f"no printf() or print() of the script sends ({', '.join(fields)})",
                          [f"it sends {have}" if have else "it has none"])
-    for index in found:
+    for index in sites:
         for (name, expected), type in zip(fields.items(), _types(spec.sites[index])):
             if not fits(expected, python_type(type)):
                 raise UsageError(f"{name} of {row.__name__} is {_name(expected)}; the script sends "
                                  f"{_name(python_type(type))}")
-    return found
+    return sites
 
 
 def _types(site: EventSite) -> Sequence[t.Type]:

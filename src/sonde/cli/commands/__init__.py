@@ -34,8 +34,8 @@ def command_module(name: str) -> ModuleType:
 def command_page(name: str) -> Tool:
     """Its documentation."""
     from ...tools import read_page
-    found = command_module(name)
-    return read_page(name, str(found.__file__), found.PAGE.splitlines())
+    module = command_module(name)
+    return read_page(name, str(module.__file__), module.PAGE.splitlines())
 
 
 def run_command(name: str, parsed: Parsed) -> int:
@@ -77,9 +77,9 @@ def compile_findings(error: CompileError, parsed: Parsed | None) -> Iterator[str
     """The message about a script that does not compile. A tool's script is not its user's: the message says only what
     the kernel lacks, once; -v shows all."""
     tool = parsed.tool if parsed is not None and not parsed.has("verbose") else ""
-    first, *others = [found for found in error.diagnostics if not tool or found.severity == "ERROR"]
+    first, *others = [finding for finding in error.diagnostics if not tool or finding.severity == "ERROR"]
     if not tool:
-        yield from [found.render() for found in (first, *others)]
+        yield from [finding.render() for finding in (first, *others)]
         return
     from ...kernel.host import kernel_release
     from ...tools import find_tool

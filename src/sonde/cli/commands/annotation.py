@@ -61,13 +61,13 @@ def _is_within(address: int, function: Code) -> bool:
 
 
 def _sampled_places(image: Image, counts: dict[int, int], machine: str) -> list[CodePlace]:
-    found = []
+    places = []
     for number, function in enumerate(image.functions):
         texts = disassemble_function(function, machine)
         addresses = sorted({*texts, *[at for at in counts if _is_within(at, function)]})
-        found += [CodePlace(number, at - function.address, counts.get(at, 0), image.line_at(at), texts.get(at, ""))
+        places += [CodePlace(number, at - function.address, counts.get(at, 0), image.line_at(at), texts.get(at, ""))
                   for at in addresses]
-    return found
+    return places
 
 
 def disassemble_function(function: Code, machine: str) -> dict[int, str]:

@@ -118,17 +118,17 @@ class Look:
     @property
     def advice(self) -> list[str]:
         """Advice on what would make it cheaper."""
-        found = []
+        sentences = []
         if self.printing > max(self.programs, _LITTLE):
-            found.append("Most of it is printing: keep counts in a map, @[comm] = count(), in place of a line for each "
-                         "event.")
+            sentences.append("Most of it is printing: keep counts in a map, @[comm] = count(), in place of a line for "
+                             "each event.")
         if self.costs and self.programs > _MUCH:
             most = max(range(len(self.costs)), key=self.shares.__getitem__)
-            found.append(f"{_name(self.costs[most])} makes {self.shares[most] / self.programs:.0%} of what the "
-                         "programs take: filter first (/pid == .../), or trace a rarer event.")
+            sentences.append(f"{_name(self.costs[most])} makes {self.shares[most] / self.programs:.0%} of what the "
+                             "programs take: filter first (/pid == .../), or trace a rarer event.")
         if self.programs + self.printing > _MUCH:
-            found.append("--budget 2% would hold the programs to that share, and say what was skipped.")
-        return found
+            sentences.append("--budget 2% would hold the programs to that share, and say what was skipped.")
+        return sentences
 
     def as_json(self) -> str:
         """The same as one object."""

@@ -142,12 +142,12 @@ def _run_now(parsed: Parsed) -> tuple[list[Run], list[Run]]:
         raise UsageError("--duration TIME goes with --change COMMAND or with --baseline RECORDINGS, and with a script",
                          ["sonde diff --help explains"])
     seconds = parse_duration(named["duration"], "--duration") / 1e9
-    kept = _read_side(parsed, named["baseline"]) if "baseline" in named else []
+    baseline = _read_side(parsed, named["baseline"]) if "baseline" in named else []
     with _Runs(parsed) as runs:
         def run(side: int) -> None:
             runs.add(side, partial(record_for, seconds, _script(parsed)))
-        if kept:
-            runs.sides[0].extend(kept)
+        if baseline:
+            runs.sides[0].extend(baseline)
             for _ in range(runs.repeats):
                 run(1)
         elif "undo" in named:

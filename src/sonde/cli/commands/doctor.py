@@ -130,8 +130,8 @@ def _failure_reasons(tool: tools.Tool, error: SondeError) -> list[str]:
 def methods(spec: ScriptSpec) -> list[str]:
     """The kinds of probes that a script is attached by: raw tracepoint, fentry, kprobe, uprobe ...; interval if it has
     no other."""
-    found = sorted({_method(program) for program in spec.programs} - {""})
-    return found or sorted({program.attach[0].kind for program in spec.programs
+    kinds = sorted({_method(program) for program in spec.programs} - {""})
+    return kinds or sorted({program.attach[0].kind for program in spec.programs
                             if not KINDS[program.attach[0].kind].session})
 
 
@@ -149,21 +149,21 @@ def build_report(world: World, btf: str = "", allowed: bool = True, bar: Progres
     from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then. For a
     user who is not ``allowed`` to trace no tool works, though it may compile."""
     world.find_struct("task_struct")  # a file that is no BTF is one error, not one for each tool
-    found = [examine_tool(tool, world, here=not btf)
+    verdicts = [examine_tool(tool, world, here=not btf)
              for tool in track_progress(bar, tools.all_tools(), "compiling", "tools", 1)]
-    width = max(len(verdict.name) for verdict in found)
+    width = max(len(verdict.name) for verdict in verdicts)
     lines = []
-    for verdict in found:
+    for verdict in verdicts:
         works = "works" if allowed else "not permitted, may work for root"
         state = f"{works}: {', '.join(verdict.how)}" if verdict.works else f"does not work: {verdict.why[0]}"
         lines.append(f"{verdict.name:{width}}  {state}")
         more = verdict.why if verdict.works else verdict.why[1:]
         lines += [f"{'':{width}}    {line}" for line in more]
-    working = sum(verdict.works for verdict in found)
+    working = sum(verdict.works for verdict in verdicts)
     if not allowed:
-        lines.append(f"0 of {len(found)} tools work for this user; what works for root, root can find out.")
+        lines.append(f"0 of {len(verdicts)} tools work for this user; what works for root, root can find out.")
         return "".join(line + "\n" for line in lines), False
-    lines.append(f"{working} of {len(found)} tools work on this kernel ({world.release})." if not btf else
-                 f"{working} of {len(found)} tools compile for the kernel of {btf}; whether it allows their probes, "
+    lines.append(f"{working} of {len(verdicts)} tools work on this kernel ({world.release})." if not btf else
+                 f"{working} of {len(verdicts)} tools compile for the kernel of {btf}; whether it allows their probes, "
                  "only that kernel can tell.")
-    return "".join(line + "\n" for line in lines), working == len(found)
+    return "".join(line + "\n" for line in lines), working == len(verdicts)

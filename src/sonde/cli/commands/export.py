@@ -81,7 +81,7 @@ _TARGETS = ["prometheus", "otlp-profiles", "otlp", "parquet"]
 def main(parsed: Parsed) -> int:
     """Trace and export; the exit status."""
     from .. import requests
-    asked = requested_exports(parsed)
+    exports = requested_exports(parsed)
     source, params = requests.program_of(parsed)
     if source is None:
         return 0
@@ -91,7 +91,7 @@ def main(parsed: Parsed) -> int:
     for warning in trace.spec.warnings if options.warnings else []:
         requests.print_to_stderr(warning.render())
     with trace:
-        return _run_export(trace, parsed, asked)
+        return _run_export(trace, parsed, exports)
 
 
 def requested_exports(parsed: Parsed) -> dict[str, str]:
@@ -105,18 +105,18 @@ def requested_exports(parsed: Parsed) -> dict[str, str]:
                 raise UsageError(f"--{name} takes an address, not '{word}'", ["for example collector:4318"])
             parsed.words.insert(0, word)  # it was the script already
             own[name] = ""
-    found: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
-    if not found:
+    exports: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
+    if not exports:
         raise UsageError("export where to? --prometheus, --otlp, --otlp-profiles or --parquet FILE",
                          ["sonde export --help explains"])
-    found["interval"], found["keys"] = own.pop("interval", "10"), own.pop("keys", "1000")
-    if not _is_decimal(found["interval"]) or not 0.1 <= float(found["interval"]) <= 86400:
-        raise UsageError(f"--interval takes a number of seconds from 0.1 to 86400, not '{found['interval']}'")
-    if not parse_whole(found["keys"]):
-        raise UsageError(f"--keys takes a whole number from 1 up, not '{found['keys']}'")
+    exports["interval"], exports["keys"] = own.pop("interval", "10"), own.pop("keys", "1000")
+    if not _is_decimal(exports["interval"]) or not 0.1 <= float(exports["interval"]) <= 86400:
+        raise UsageError(f"--interval takes a number of seconds from 0.1 to 86400, not '{exports['interval']}'")
+    if not parse_whole(exports["keys"]):
+        raise UsageError(f"--keys takes a whole number from 1 up, not '{exports['keys']}'")
     if "prefix" in own:
-        found["prefix"] = own.pop("prefix")
-    return found
+        exports["prefix"] = own.pop("prefix")
+    return exports
 
 
 def _is_decimal(text: str) -> bool:
@@ -133,22 +133,22 @@ def script_name(source: Source) -> str:
     return "" if source.name == "stdin" else os.path.splitext(os.path.basename(source.name))[0]
 
 
-def _run_export(trace: TracedRun, parsed: Parsed, asked: dict[str, str]) -> int:
+def _run_export(trace: TracedRun, parsed: Parsed, exports: dict[str, str]) -> int:
     from ...exporters.metrics import Gatherer, explain_emptiness
     from ...output import make_output
     from .. import requests
     lock = threading.Lock()
-    prefix = asked.get("prefix", script_name(trace.source))
-    gatherer = Gatherer(trace.spec, trace.take_map, lambda: trace.losses, prefix, int(asked["keys"]),
+    prefix = exports.get("prefix", script_name(trace.source))
+    gatherer = Gatherer(trace.spec, trace.take_map, lambda: trace.losses, prefix, int(exports["keys"]),
                         lambda: trace.provenance)
-    if "prometheus" in asked or "otlp" in asked:
+    if "prometheus" in exports or "otlp" in exports:
         if gatherer.left_out:
             names = ", ".join(gatherer.left_out)
             requests.print_to_stderr(f"WARNING: no metrics of {names}: the values are no numbers")
         for line in explain_emptiness(trace.spec, script_name(trace.source)):
             requests.print_to_stderr(line)
     out = make_output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"), trace.ending)
-    exporters = _make_exporters(trace, gatherer, asked, lock)
+    exporters = _make_exporters(trace, gatherer, exports, lock)
     try:
         if not parsed.has("quiet"):
             for exporter in exporters:
@@ -166,7 +166,7 @@ def _run_export(trace: TracedRun, parsed: Parsed, asked: dict[str, str]) -> int:
     return status or int(any(exporter.failed for exporter in exporters))
 
 
-def _make_exporters(trace: TracedRun, gatherer: Gatherer, asked: dict[str, str],
+def _make_exporters(trace: TracedRun, gatherer: Gatherer, exports: dict[str, str],
                     lock: AbstractContextManager[object]) -> list[Exporter]:
     from .. import requests
 
@@ -176,20 +176,20 @@ def _make_exporters(trace: TracedRun, gatherer: Gatherer, asked: dict[str, str],
 
     made: list[Exporter] = []
     try:
-        if "parquet" in asked:
+        if "parquet" in exports:
             from ...exporters.parquet import ParquetExporter as Parquet
-            made.append(Parquet(asked["parquet"], trace.spec, lambda ns: int(trace.context.wall_clock(ns, "boot")),
+            made.append(Parquet(exports["parquet"], trace.spec, lambda ns: int(trace.context.wall_clock(ns, "boot")),
                                 lambda: trace.provenance))
-        if "prometheus" in asked:
+        if "prometheus" in exports:
             from ...exporters.prometheus import PrometheusExporter as Prometheus
-            made.append(Prometheus(asked["prometheus"], gather_families))
-        if "otlp" in asked:
+            made.append(Prometheus(exports["prometheus"], gather_families))
+        if "otlp" in exports:
             from ...exporters.otlp import OtlpExporter as Otlp
-            made.append(Otlp(asked["otlp"], gather_families, float(asked["interval"]), requests.print_to_stderr,
+            made.append(Otlp(exports["otlp"], gather_families, float(exports["interval"]), requests.print_to_stderr,
                              script_name(trace.source)))
-        if "otlp-profiles" in asked:
+        if "otlp-profiles" in exports:
             from ...exporters.otlp_profiles import ProfilesExporter as Profiles
-            made.append(Profiles(asked["otlp-profiles"], trace.spec, trace.memory.views, lambda: trace.provenance,
+            made.append(Profiles(exports["otlp-profiles"], trace.spec, trace.memory.views, lambda: trace.provenance,
                                  requests.print_to_stderr))
     except BaseException:
         for exporter in made:

@@ -76,10 +76,10 @@ def main(parsed: Parsed) -> int:
         options["output"] = "flame.svg"
     if before:
         return _write_diff(before, parsed)
-    asked = [kind for kind in KINDS if named.pop(kind, "")]
-    if len(asked) > 1:
-        raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in asked)}")
-    script, title, options["unit"] = KINDS[asked[0] if asked else "on-cpu"]
+    kinds = [kind for kind in KINDS if named.pop(kind, "")]
+    if len(kinds) > 1:
+        raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in kinds)}")
+    script, title, options["unit"] = KINDS[kinds[0] if kinds else "on-cpu"]
     if "container" in options and script != "on-cpu.bt":
         raise UsageError("-C is for time on the CPU: a thread goes on where another, of any container, leaves off",
                          ["--by container shows whose the stacks are"])

@@ -205,19 +205,19 @@ def _number(own: dict[str, str], name: str, default: float) -> float:
     if not text:
         return default
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = 0.0
-    if not 0.05 <= found <= 31536000:
+        number = 0.0
+    if not 0.05 <= number <= 31536000:
         raise UsageError(f"{'' if name.isupper() else '--'}{name} takes a number from 0.05 up, not '{text}'")
-    return found
+    return number
 
 
 def _whole(own: dict[str, str], name: str, default: int) -> int:
-    found = parse_whole(own[name]) if name in own else default
-    if not found:
+    number = parse_whole(own[name]) if name in own else default
+    if not number:
         raise UsageError(f"--{name} takes a whole number from 1 up, not '{own[name]}'")
-    return found
+    return number
 
 
 def _title_of(parsed: Parsed) -> str:

@@ -46,8 +46,8 @@ def main(parsed: Parsed) -> int:
         sys.stdout.write(usage_text())
         return 0
     name = own_words(parsed.words[1])[0]
-    found = command_page(name) if name in COMMANDS else tools.find_tool(name)
-    texts = [tools.tool_help(found)] if found is not None else []
+    page = command_page(name) if name in COMMANDS else tools.find_tool(name)
+    texts = [tools.tool_help(page)] if page is not None else []
     texts += describe_word(parsed.words[1])
     if not texts:
         known = [*tools.tool_names(), *COMMANDS, *_language_words()]
@@ -65,20 +65,20 @@ def describe_word(name: str) -> list[str]:
     from ...kinds import find_kind
     from ...semantics.config import VARIABLES
     from ...semantics.providers import find_provider
-    found = []
+    texts = []
     if function := FUNCTIONS.get(name):
         limits = f" ({'; '.join(function.limits)})" if function.limits else ""
-        found.append(f"{function.signature}\n  {function.documentation}{limits}\n  {function.example}\n")
+        texts.append(f"{function.signature}\n  {function.documentation}{limits}\n  {function.example}\n")
     if builtin := BUILTINS.get(name):
         limits = f" (in {', '.join(builtin.probes)})" if builtin.probes else ""
         form = f", {name}({builtin.arguments})" if builtin.arguments else ""
-        found.append(f"{name}{form}\n  {builtin.documentation}{limits}\n")
+        texts.append(f"{name}{form}\n  {builtin.documentation}{limits}\n")
     if (kind := find_kind(name)) and (provider := find_provider(name)):
         short = f" ({', '.join(kind.aliases)})" if kind.aliases else ""
-        found.append(f"{provider.form}{short}\n  {provider.documentation}\n")
+        texts.append(f"{provider.form}{short}\n  {provider.documentation}\n")
     if variable := VARIABLES.get(name):
-        found.append(f"config = {{ {variable.name} = ... }}\n  {variable.documentation}\n")
-    return found
+        texts.append(f"config = {{ {variable.name} = ... }}\n  {variable.documentation}\n")
+    return texts
 
 
 def _language_words() -> list[str]:

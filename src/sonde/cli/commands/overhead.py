@@ -82,20 +82,20 @@ def main(parsed: Parsed) -> int:
     if not program and parsed.named.get("annotate"):
         raise UsageError("--annotate needs a program", ["sonde overhead lists them"])
     if program:
-        found = (_annotate_program if parsed.named.get("annotate") else _measure_program)(program, seconds, stopped,
-                                                                                          form)
+        measure = _annotate_program if parsed.named.get("annotate") else _measure_program
+        measured = measure(program, seconds, stopped, form)
     else:
-        found = _all(seconds, stopped, form)
+        measured = _all(seconds, stopped, form)
     if bar is not None:
         bar.clear_bar()
     from .. import requests
     descriptor = requests.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="replace", closefd=descriptor != 1) as file:
-        file.write(found.text)
+        file.write(measured.text)
         if descriptor != 1:
             from shlex import join
             command = join(["sonde", *parsed.given])
-            file.write(_about(describe_local_run(command, started, found.seconds, found.lost), form))
+            file.write(_about(describe_local_run(command, started, measured.seconds, measured.lost), form))
     return 0
 
 
@@ -163,11 +163,11 @@ def _wait_until_stopped(seconds: float, stopped: Callable[[], bool]) -> None:
 def _find_program(program: str) -> tuple[int, str]:
     """(id, name) of the requested program."""
     from ...runtime.costs.overhead import find_program
-    found = find_program(program)
-    if found is None:
+    identity = find_program(program)
+    if identity is None:
         raise UsageError(f"there is no BPF program '{program}'",
                          ["sonde overhead lists them: name one as id:NUMBER, or by its name"])
-    return found
+    return identity
 
 
 def _annotate_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
@@ -190,16 +190,16 @@ def _samples_text(number: int, name: str, samples: Samples) -> str:
              f"samples ({share:.2%} of all CPUs' time)" + (f"; {samples.lost} more were lost" if samples.lost else ""),
              f"{'SAMPLES':>8} {'':>6} {'OFFSET':>8}  INSTRUCTION"]
     before: tuple[int, str] = (0, "")
-    for place in samples.places:
-        if (place.function, place.line) != before:
-            if place.function != before[0]:
-                lines.append(f"function {place.function}:")
-            if place.line:
-                lines.append(f"; {place.line}")
-            before = (place.function, place.line)
-        count = f"{place.samples:8} {place.samples / samples.inside:6.1%}" if place.samples else " " * 15
-        lines.append(f"{count} {place.offset:8x}  {place.text}".rstrip())
-    if not any(place.text for place in samples.places):
+    for row in samples.places:
+        if (row.function, row.line) != before:
+            if row.function != before[0]:
+                lines.append(f"function {row.function}:")
+            if row.line:
+                lines.append(f"; {row.line}")
+            before = (row.function, row.line)
+        count = f"{row.samples:8} {row.samples / samples.inside:6.1%}" if row.samples else " " * 15
+        lines.append(f"{count} {row.offset:8x}  {row.text}".rstrip())
+    if not any(row.text for row in samples.places):
         lines.append("objdump is not installed: the instructions are not shown")
     return "\n".join(lines) + "\n"
 
@@ -216,15 +216,15 @@ def _samples_json(number: int, name: str, samples: Samples) -> str:
 
 def _measure_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
     from ...runtime.costs.overhead import Meter
-    found = _find_program(program)
-    named = f"program {found[0]} ({found[1] or 'no name'})"
-    latency, why = _measure_exactly(found[0], named, seconds, stopped)
+    identity = _find_program(program)
+    named = f"program {identity[0]} ({identity[1] or 'no name'})"
+    latency, why = _measure_exactly(identity[0], named, seconds, stopped)
     if latency is None:
         with Meter() as meter:
             _say_progress(f"sampling {named}: {why}")
-            latency = meter.watch_program(found[0], seconds, stopped)
+            latency = meter.watch_program(identity[0], seconds, stopped)
     untimed = latency.runs - latency.alone
-    return Measured((_latency_json if form == "json" else _latency_text)(*found, latency, why), latency.seconds,
+    return Measured((_latency_json if form == "json" else _latency_text)(*identity, latency, why), latency.seconds,
                     [f"{untimed} of {latency.runs} runs were not timed exactly"] if untimed else [])
 
 

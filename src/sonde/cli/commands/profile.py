@@ -81,8 +81,8 @@ def build_script(named: dict[str, str], words: list[str]) -> str:
     if period and "frequency" in named:
         raise UsageError("one at a time: -F samples in a second or --period cycles")
     stacks = "ustack" if "user" in named else "kstack" if "kernel" in named else "kstack, ustack"
-    told = f"each {period} cycles" if period else f"at {hertz} Hertz"
-    lines = [f'begin {{ printf("Sampling {told}. Ctrl-C to end.\\n"); }}',
+    subject = f"each {period} cycles" if period else f"at {hertz} Hertz"
+    lines = [f'begin {{ printf("Sampling {subject}. Ctrl-C to end.\\n"); }}',
              f"hardware:cpu-cycles:{period}" if period else f"profile:hz:{hertz}",
              f"/{_build_condition(named)}/" if _build_condition(named) else "",
              f"{{ @samples[{stacks}, comm, pid] = count(); }}"]

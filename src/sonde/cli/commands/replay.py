@@ -178,9 +178,9 @@ def set_zone(zone: Json) -> None:
 
 def _export(trace: ReplayTrace, parsed: Parsed) -> int:
     from .export import _run_export
-    asked = {"parquet": parsed.named.pop("parquet"), "interval": "10", "keys": "1000"}
+    exports = {"parquet": parsed.named.pop("parquet"), "interval": "10", "keys": "1000"}
     with trace:
-        status = _run_export(trace, parsed, asked)
+        status = _run_export(trace, parsed, exports)
     return _report_gaps(trace.recording, status)
 
 

@@ -141,13 +141,13 @@ def seconds_of(name: str, words: list[str], most: int = 1) -> list[int]:
     """The ``words`` as numbers from 1 on, at most this many."""
     if len(words) > most:
         raise UsageError(f"{name} takes no parameter '{words[most]}'", [f"see sonde {name} --help"])
-    found = []
+    numbers = []
     for word in words:
         number = parse_whole(word, 10**9)
         if not number:
             raise UsageError(f"'{word}' is no number of seconds", [f"see sonde {name} --help"])
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:
@@ -168,10 +168,10 @@ def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:
         from ...base.installation import as_root
         raise UsageError(f"process {pid} shows none of its files: it is the kernel's, or another user's",
                          [f"run as root: {as_root()}"] if os.geteuid() else [])
-    found = [runtime for path in files for runtime in runtimes_in(path, condition)]
-    chosen = usable_of(found, wanted, needs)
+    runtimes = [runtime for path in files for runtime in runtimes_in(path, condition)]
+    chosen = usable_of(runtimes, wanted, needs)
     if not chosen:
-        others = sorted({runtime.name for runtime in found})
+        others = sorted({runtime.name for runtime in runtimes})
         has = f"it has others, of {', '.join(others)}" if others else "its runtime was built without, or it has none"
         raise UsageError(f"{whose} has no such static probes of {either(wanted)}: {has}", [
             f"sonde -p {pid} -l 'usdt:*:*' lists all that it has" if pid else
@@ -189,9 +189,9 @@ def wanted_languages(parsed: Parsed, needs: Needs, *others: str) -> list[str]:
     return [chosen] if chosen else usable
 
 
-def usable_of(found: list[Runtime], wanted: list[str], needs: Needs) -> list[Runtime]:
+def usable_of(runtimes: list[Runtime], wanted: list[str], needs: Needs) -> list[Runtime]:
     """Those of the ``wanted`` languages that have a needed probe."""
-    return [runtime for runtime in found if runtime.name in wanted and runtime.probes.intersection(
+    return [runtime for runtime in runtimes if runtime.name in wanted and runtime.probes.intersection(
         needs(runtime.language))]
 
 

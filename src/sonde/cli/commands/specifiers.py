@@ -59,22 +59,22 @@ class Specifier(Record):
 
 def _split_words(text: str) -> Iterator[str]:
     """Split into strings, names and single characters; STRCMP("x", y) becomes a comparison."""
-    while (found := re.search(r"\bSTRCMP\s*\(", text)) is not None:
-        inside, behind = split_at_closing(text[found.end():])
+    while (call := re.search(r"\bSTRCMP\s*\(", text)) is not None:
+        inside, rest = split_at_closing(text[call.end():])
         literal, _, value = inside.partition(",")
-        text = f"{text[:found.start()]}(str({value.strip()}) == {literal.strip()}){behind}"
+        text = f"{text[:call.start()]}(str({value.strip()}) == {literal.strip()}){rest}"
     return iter(_WORD.findall(text))
 
 
 def split_at_closing(text: str) -> tuple[str, str]:
     """The text before and after the bracket that closes one opened before ``text``."""
     depth = 1
-    place = 0
+    at = 0
     for word in _WORD.findall(text):
         depth += (word in ("(", "[")) - (word in (")", "]"))
         if not depth:
-            return text[:place], text[place + 1:]
-        place += len(word)
+            return text[:at], text[at + 1:]
+        at += len(word)
     raise UsageError(f"a bracket is not closed: ({text}")
 
 

@@ -119,10 +119,10 @@ def _take_files(names: list[str], parsed: Parsed) -> int:
     pid, problems, taken = pid_of(parsed), [], 0
     paths = [path for name in names for path in find_binaries(name)[:1] or [name]]
     if pid:
-        found = mapped_files(pid)
-        if not found:
+        mapped = mapped_files(pid)
+        if not mapped:
             raise MachineError(f"process {pid} is not there, or its mappings cannot be read")
-        paths += found
+        paths += mapped
     if not paths:
         raise UsageError("sonde symbols take wants files, or -p PID", ["sonde symbols --help explains"])
     for path in paths:
@@ -150,14 +150,14 @@ def _write_pack(build_ids: list[str], path: str) -> int:
 
 def _find_ids(wanted: list[str], known: list[str]) -> list[str]:
     """The build ids with these prefixes, each of which must match one."""
-    found = []
+    chosen = []
     for text in wanted:
         matching = [digits for digits in known if digits.startswith(text.lower()) and text]
         if len(matching) != 1:
             raise UsageError(f"{_plural(len(matching), 'build id')} in the store begin{'s' * (len(matching) == 1)} "
                              f"with {text}", ["sonde symbols list shows all"])
-        found += matching
-    return found
+        chosen += matching
+    return chosen
 
 
 def _use_pack(path: str) -> int:

@@ -81,7 +81,7 @@ def _parse_network(text: str) -> tuple[int, int]:
     """Address and mask of ``10.0.0.0/8``."""
     from ipaddress import IPv4Network
     try:
-        found = IPv4Network(text.strip())
+        network = IPv4Network(text.strip())
     except ValueError as problem:
         raise UsageError(f"'{text}' is no network of IPv4: {problem}", ["write 10.0.0.0/8"]) from None
-    return int(found.network_address), int(found.netmask)
+    return int(network.network_address), int(network.netmask)

@@ -92,7 +92,7 @@ def build_script(named: dict[str, str], probes: list[str]) -> str:
     config = f"max_strlen = {size}; " if size else ""
     lines = [f"config = {{ {config}print_maps_on_exit = false }}", f"table event {{ {columns} }}",
              'table events { event; MSG: "%s"; }', "begin { heading(events); }"]
-    for place, text in enumerate(probes):
+    for index, text in enumerate(probes):
         probe = read_specifier(text)
         condition, message, arguments = _parse_message(probe)
         conditions = [*_build_filters(named), *([f"({condition})"] if condition else [])]
@@ -100,9 +100,9 @@ def build_script(named: dict[str, str], probes: list[str]) -> str:
         stacks = [stack for name, stack in (("kernel-stack", "kstack"), ("user-stack", "ustack")) if name in named]
         below = " ".join(f'{stack.upper()}: "\\n%s";' for stack in stacks)
         row = ", ".join([*values, quote_string(probe.name), *arguments, *stacks])
-        lines += [f"table event{place} {{ event; {message} {below} }}", probe.attach_point,
+        lines += [f"table event{index} {{ event; {message} {below} }}", probe.attach_point,
                   f"/{' && '.join(conditions)}/" if conditions else "",
-                  f"{{ {_build_action(named, f'event{place}({row});')} }}"]
+                  f"{{ {_build_action(named, f'event{index}({row});')} }}"]
     return "\n".join(lines) + "\n"
 
 
@@ -121,7 +121,7 @@ def _message_columns(message: str, arguments: list[str]) -> tuple[str, list[str]
     """A column for each line of a message, as each needs a value: what has none is one."""
     columns, values, left = [], [], list(arguments)
     for number, line in enumerate(message.split("\n")):
-        count = sum(found != "%%" for found in _CONVERSION.findall(line))
+        count = sum(conversion != "%%" for conversion in _CONVERSION.findall(line))
         values += left[:count] if count else [quote_string(line.replace("%%", "%"))]
         form = line if count else "%s"
         columns.append(f"MSG{number + 1 if number else ''}: {quote_string(chr(10) * (number > 0) + form)};")
@@ -130,18 +130,18 @@ def _message_columns(message: str, arguments: list[str]) -> tuple[str, list[str]
 
 
 def _build_filters(named: dict[str, str]) -> list[str]:
-    found = [] if "self" in named else [f"pid != {os.getpid()}"]
+    filters = [] if "self" in named else [f"pid != {os.getpid()}"]
     for option, builtin in (("tid", "tid"), ("uid", "uid")):
         if option in named:
             number = parse_whole(named[option])
             if number is None:
                 raise UsageError(f"--{option} is a whole number, not '{named[option]}'")
-            found.append(f"{builtin} == {number}")
+            filters.append(f"{builtin} == {number}")
     if "name" in named:
-        found.append(f"strcontains(comm, {quote_string(named['name'])})")
+        filters.append(f"strcontains(comm, {quote_string(named['name'])})")
     if "cgroup" in named:
-        found.append(f"cgroup == cgroupid({quote_string(named['cgroup'])})")
-    return found
+        filters.append(f"cgroup == cgroupid({quote_string(named['cgroup'])})")
+    return filters
 
 
 def _parse_message(probe: Specifier) -> tuple[str, str, list[str]]:
@@ -155,7 +155,7 @@ def _parse_message(probe: Specifier) -> tuple[str, str, list[str]]:
     if len(form) < 2 or form[0] != '"' or form[-1] != '"':
         raise UsageError(f"'{rest.strip()}': a format stands in quotation marks", ['"read %d bytes", arg3'])
     form = form.strip('"').replace('\\"', '"').replace("\\n", "\n").replace("\\t", "\t")
-    conversions = [found for found in _CONVERSION.findall(form) if found != "%%"]
+    conversions = [conversion for conversion in _CONVERSION.findall(form) if conversion != "%%"]
     if len(conversions) != len(values):
         raise UsageError(f"the format has {len(conversions)} conversions, and there are {len(values)} values: {rest}")
     shown = iter(conversions)

@@ -79,7 +79,7 @@ def main(parsed: Parsed) -> int:
 
 def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -> str:
     """The program for these options and runtimes."""
-    told = ", ".join(runtime.name for runtime in runtimes) or "system calls"
+    subject = ", ".join(runtime.name for runtime in runtimes) or "system calls"
     timed = "latency" in named
     unit, divisor = ("ms", 1000000) if "milliseconds" in named else ("us", 1000)
     clauses = [_timed(runtime, unit, divisor) if timed else _counted(runtime) for runtime in runtimes]
@@ -92,7 +92,7 @@ def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -
     ends = [f"interval:s:{seconds[0]} {{ exit(); }}\n"] if seconds else []
     sizes = "let @depth = lruhash(max_keys);\nlet @began = lruhash(max_keys);\n"  # a thread may end within its calls
     return "".join([HEAD, sizes if timed and runtimes else "",
-                    f'begin {{ printf("Counting calls ({told}). Ctrl-C to end.\\n"); }}\n', *clauses, *ends,
+                    f'begin {{ printf("Counting calls ({subject}). Ctrl-C to end.\\n"); }}\n', *clauses, *ends,
                     f"end {{ {shown} }}\n"])
 
 

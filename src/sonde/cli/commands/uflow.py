@@ -64,12 +64,12 @@ def _needs(language: RuntimeProbes) -> tuple[str, ...]:
 
 def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
     """The program for these options and runtimes."""
-    told = ", ".join(runtime.name for runtime in runtimes)
+    subject = ", ".join(runtime.name for runtime in runtimes)
     return "".join([
         HEAD,
         "let @depth = hash(max_threads);\n",
         'table flow { CPU: "%-3d"; PID: "%-7d"; TID: "%-7d"; "TIME(us)": "%-12llu"; METHOD: "%s%s%s%s%s"; }\n',
-        f'begin {{ printf("Tracing calls ({told}). Ctrl-C to end.\\n"); heading(flow); }}\n',
+        f'begin {{ printf("Tracing calls ({subject}). Ctrl-C to end.\\n"); heading(flow); }}\n',
         f"macro shown(arrow, depth, owner, method) {{\n"
         f'flow(cpu, pid, tid, elapsed / 1000,\n'
         f'    str("{_SPACES}", (depth < {_DEEPEST} ? depth : {_DEEPEST}) * 2 + 1), arrow, owner, '

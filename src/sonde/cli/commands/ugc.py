@@ -66,7 +66,7 @@ _FREED = {"collections": "%8lld", "others": "%8s"}
 
 def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
     """The program for these options and runtimes."""
-    told = ", ".join(runtime.name for runtime in runtimes)
+    subject = ", ".join(runtime.name for runtime in runtimes)
     unit, form = ("LAT(ms)", "%5llu.%03llu") if "milliseconds" in named else ("LAT(us)", "%9llu")
     pairs = [(runtime, which) for runtime in runtimes for which in runtime.language.collections]
     clauses = [_collection(runtime, which, place, named) for place, (runtime, which) in enumerate(pairs)]
@@ -75,7 +75,7 @@ def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
         *[f"let @began{place} = lruhash(max_keys);\n" for place, clause in enumerate(clauses) if clause],
         f'table collection {{ "TIME(s)": "%4llu.%06llu"; "{unit}": "{form}"; }}\n',
         *[f'table {name} {{ collection; FREED: "{freed}"; KIND: "%s%s%s"; }}\n' for name, freed in _FREED.items()],
-        f'begin {{ printf("Tracing garbage collections ({told}). Ctrl-C to end.\\n"); heading(collections); }}\n',
+        f'begin {{ printf("Tracing garbage collections ({subject}). Ctrl-C to end.\\n"); heading(collections); }}\n',
         *clauses])
 
 

@@ -275,15 +275,15 @@ def _flight_name(parsed: Parsed) -> str:
     return flight_name(parsed)
 
 
-def _export_arguments(asked: dict[str, str]) -> list[str]:
+def _export_arguments(exports: dict[str, str]) -> list[str]:
     """The arguments of the export."""
-    found = []
+    words = []
     for name in ("prometheus", "otlp"):
-        if name in asked:
-            found += [f"--{name}", *([asked[name]] if asked[name] else [])]
+        if name in exports:
+            words += [f"--{name}", *([exports[name]] if exports[name] else [])]
     defaults = {"interval": "10", "keys": "1000"}
-    return found + [f"--{name}={asked[name]}" for name in ("interval", "keys", "prefix")
-                    if name in asked and asked[name] != defaults.get(name)]
+    return words + [f"--{name}={exports[name]}" for name in ("interval", "keys", "prefix")
+                    if name in exports and exports[name] != defaults.get(name)]
 
 
 def _run_arguments(parsed: Parsed) -> list[str]:
@@ -349,16 +349,16 @@ def needed_capabilities(spec: ScriptSpec) -> list[str]:
     kinds = {point.kind for program in spec.programs for point in program.attach}
     types = [field.type for site in spec.sites for field in site.fields]
     types += [type for named in spec.maps for type in (named.key, named.value) if type is not None]
-    found = {"CAP_BPF", "CAP_PERFMON"}
+    capabilities = {"CAP_BPF", "CAP_PERFMON"}
     if "tracepoint" in kinds or kinds & {"kprobe", "kretprobe"}:
-        found.add("CAP_DAC_READ_SEARCH")
+        capabilities.add("CAP_DAC_READ_SEARCH")
     if any(_contains_type(type, _names_kernel) for type in types):
-        found.add("CAP_SYSLOG")
+        capabilities.add("CAP_SYSLOG")
     if any(_contains_type(type, _names_user) for type in types):
-        found |= {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
+        capabilities |= {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
     if root_has_perf_events():
-        found.add("CAP_SYS_ADMIN")
-    return [name for name in PURPOSES if name in found]
+        capabilities.add("CAP_SYS_ADMIN")
+    return [name for name in PURPOSES if name in capabilities]
 
 
 def _contains_type(type: Type, test: Callable[[Type], bool]) -> bool:

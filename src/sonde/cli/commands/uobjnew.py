@@ -58,7 +58,7 @@ def _needs(language: RuntimeProbes) -> tuple[str, ...]:
 
 def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -> str:
     """The program for these options and runtimes; without runtimes, for malloc()."""
-    told = ", ".join(runtime.name for runtime in runtimes) or "c"
+    subject = ", ".join(runtime.name for runtime in runtimes) or "c"
     clauses = [_made(runtime) for runtime in runtimes] or [
         "uprobe:libc:malloc\n/!has_cpid || pid == cpid/\n{ @objects[arg0] = count(); @bytes[arg0] = sum(arg0); }\n"]
     tops = [(name, number_option(named, option))
@@ -67,8 +67,8 @@ def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -
     shown = [f"print({name}{f', {top}' if top else ''});" for name, top in tops
              if (top or not any(n for _, n in tops)) and (sized or name == "@objects")]
     ends = [f"interval:s:{seconds[0]} {{ exit(); }}\n"] if seconds else []
-    return "".join([HEAD, f'begin {{ printf("Counting new objects ({told}). Ctrl-C to end.\\n"); }}\n', *clauses, *ends,
-                    f"end {{ {' '.join(shown)} }}\n"])
+    return "".join([HEAD, f'begin {{ printf("Counting new objects ({subject}). Ctrl-C to end.\\n"); }}\n', *clauses,
+                    *ends, f"end {{ {' '.join(shown)} }}\n"])
 
 
 def _made(runtime: Runtime) -> str:

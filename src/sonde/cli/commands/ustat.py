@@ -86,8 +86,9 @@ def main(parsed: Parsed) -> int:
     if sort and sort not in COLUMNS:
         raise UsageError(f"-S takes {', '.join(COLUMNS)}, not '{sort}'")
     numbers = seconds_of("ustat", parsed.words[1:] + parsed.rest, 2)
-    found = find_runtimes(parsed, _needs) if parsed.has("pid") else _of_this_machine(wanted_languages(parsed, _needs))
-    text = script(parsed.named, found, *numbers)
+    runtimes = find_runtimes(parsed, _needs) if parsed.has("pid") else \
+        _of_this_machine(wanted_languages(parsed, _needs))
+    text = script(parsed.named, runtimes, *numbers)
     return trace("ustat", text, parsed)
 
 

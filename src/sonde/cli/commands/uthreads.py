@@ -66,10 +66,10 @@ def _needs(language: RuntimeProbes) -> tuple[str, ...]:
 
 def script(runtimes: list[Runtime], native: bool) -> str:
     """The program for these runtimes, and pthread_create() if ``native``."""
-    told = ", ".join([*[runtime.name for runtime in runtimes], *["pthread"] * native])
+    subject = ", ".join([*[runtime.name for runtime in runtimes], *["pthread"] * native])
     return "".join([
         HEAD, 'table threads { "TIME(s)": "%4llu.%06llu"; TID: "%-7d"; EVENT: "%-7s"; NAME: "%s"; }\n',
-        f'begin {{ printf("Tracing threads ({told}). Ctrl-C to end.\\n"); heading(threads); }}\n',
+        f'begin {{ printf("Tracing threads ({subject}). Ctrl-C to end.\\n"); heading(threads); }}\n',
         *[runtime.clause([probe], f'{_ROW}, arg3, "{probe.rpartition("_")[2]}", str(arg0, arg1 + 1));')
           for runtime in runtimes for probe in runtime.language.threads],
         *[f"uprobe:{library}:pthread_create\n"

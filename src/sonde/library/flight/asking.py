@@ -33,7 +33,7 @@ def run_folder() -> str:
 ROOTS = "/run/sonde/flights"  # root's; services have folders of their own in it
 
 
-class Asked:
+class DumpRequest:
     """A request for a dump, and the connection to its caller."""
 
     def __init__(self, connection: socket.socket, why: str) -> None:
@@ -70,7 +70,7 @@ class Listener:
         """Readable when there is a request."""
         return self._socket.fileno()
 
-    def accept_requests(self) -> Iterator[Asked]:
+    def accept_requests(self) -> Iterator[DumpRequest]:
         """The requests since the last call."""
         while not self.problem:
             try:
@@ -93,7 +93,7 @@ class Listener:
                 pass  # somebody else has done so
 
 
-def _read_request(connection: socket.socket) -> Asked | None:
+def _read_request(connection: socket.socket) -> DumpRequest | None:
     """A caller's request; None if the caller may not ask, or it cannot be understood."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     if _CREDENTIALS.unpack(credentials)[1] not in (0, os.geteuid()):
@@ -101,7 +101,7 @@ def _read_request(connection: socket.socket) -> Asked | None:
     connection.settimeout(PATIENCE)
     message = _receive(connection)
     why = message.get("why") if isinstance(message, dict) else None
-    return Asked(connection, why[:WHY]) if isinstance(why, str) else None
+    return DumpRequest(connection, why[:WHY]) if isinstance(why, str) else None
 
 
 def _send(connection: socket.socket, message: dict[str, str]) -> None:
@@ -131,11 +131,11 @@ class Flying(Record):
 
 def list_flights() -> list[Flying]:
     """The flights that this user may ask: those whose process is alive, by name."""
-    found = []
+    flights = []
     for folder in dict.fromkeys([ROOTS, run_folder()]):
-        for place in [folder, *_own_folders(folder)]:
-            found += [flying for name in _names(place) if (flying := _flying(place, name)) is not None]
-    return sorted({flying.path: flying for flying in found}.values(), key=lambda flying: (flying.name, flying.pid))
+        for path in [folder, *_own_folders(folder)]:
+            flights += [flying for name in _names(path) if (flying := _flying(path, name)) is not None]
+    return sorted({flying.path: flying for flying in flights}.values(), key=lambda flying: (flying.name, flying.pid))
 
 
 def _names(folder: str) -> list[str]:
@@ -166,11 +166,11 @@ def _flying(folder: str, name: str) -> Flying | None:
 def find_flight(name: str) -> Flying:
     """The flight of that name or process id. UsageError if there is none, or several."""
     flights = list_flights()
-    found = [flying for flying in flights if name in (flying.name, str(flying.pid), f"{flying.name}.{flying.pid}")]
-    if len(found) == 1:
-        return found[0]
-    known = [f"{flying.name}, process {flying.pid}" for flying in found or flights]
-    raise UsageError(f"{len(found)} flights are called {name}: give the process" if found
+    matching = [flying for flying in flights if name in (flying.name, str(flying.pid), f"{flying.name}.{flying.pid}")]
+    if len(matching) == 1:
+        return matching[0]
+    known = [f"{flying.name}, process {flying.pid}" for flying in matching or flights]
+    raise UsageError(f"{len(matching)} flights are called {name}: give the process" if matching
                      else f"there is no flight called {name}", known)
 
 

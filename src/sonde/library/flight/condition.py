@@ -36,12 +36,12 @@ class MapCondition:
     """
 
     def __init__(self, text: str, spec: ScriptSpec) -> None:
-        found = _FORM.fullmatch(text)
-        if found is None:
+        match = _FORM.fullmatch(text)
+        if match is None:
             raise UsageError(f"--when takes a condition like '@errors > 10 within 1s', not '{text}'",
                              ["@map, @map[key]; > >= < <= ==; a whole number"])
         self.text = text.strip()
-        self.map, key, self._test, number, within = found.groups()
+        self.map, key, self._test, number, within = match.groups()
         self._limit = int(number)
         self._window = parse_duration(within, "within") / 1e9 if within else 0.0
         self._key = _parse_key(key) if key is not None else None
@@ -97,11 +97,11 @@ def _parse_key(text: str) -> ScriptValue:
     parts: list[int | str] = []
     at = 0
     while at < len(text):
-        found = _KEY.match(text, at)
-        if found is None:
+        match = _KEY.match(text, at)
+        if match is None:
             break
-        parts.append(int(found[1]) if found[1] is not None else found[2])
-        at = found.end()
+        parts.append(int(match[1]) if match[1] is not None else match[2])
+        at = match.end()
     if at < len(text) or not parts:
         raise UsageError(f"--when: keys are whole numbers and strings, not [{text}]")
     return tuple(parts) if len(parts) > 1 else parts[0]

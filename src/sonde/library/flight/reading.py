@@ -34,9 +34,9 @@ PAUSE = 10.0  # s between two dumps for the script or a condition; users may ask
 def check_records(spec: ScriptSpec) -> None:
     """UsageError for a script with records that request actions: these would be carried out much later, and again with
     each dump."""
-    found: EventSite | None = next((site for site in spec.sites if SITE_KINDS[site.kind].outside), None)
-    if found is not None:
-        raise UsageError(f"{found.span}: {found.kind}() has no place in a flight: what it asks for would be done "
+    site: EventSite | None = next((site for site in spec.sites if SITE_KINDS[site.kind].outside), None)
+    if site is not None:
+        raise UsageError(f"{site.span}: {site.kind}() has no place in a flight: what it asks for would be done "
                          "when a dump is given out, once for each")
 
 

@@ -23,11 +23,12 @@ def parse_duration(text: str, option: str) -> int:
     unit = text.lstrip("0123456789.")
     number = text.removesuffix(unit)
     digits = number.replace(".", "", 1)
-    found = int(float(number) * NANOSECONDS[unit]) if digits.isdigit() and len(digits) < 10 and unit in _UNITS else 0
-    if not 0 < found <= NANOSECONDS["d"]:
+    nanoseconds = int(float(number) * NANOSECONDS[unit]) \
+        if digits.isdigit() and len(digits) < 10 and unit in _UNITS else 0
+    if not 0 < nanoseconds <= NANOSECONDS["d"]:
         raise UsageError(f"{option} takes a time like 500ms, 30s or 5m, not '{text}'",
                          ["--flight 30s,64M: with so much memory"] if option == "--flight" else [])
-    return found
+    return nanoseconds
 
 
 def region_bytes(text: str) -> int:
