@@ -138,7 +138,7 @@ OPTION_EXAMPLES: dict[str, str] = {
 # (name, what it does, example)
 STATEMENTS: list[tuple[str, str, str]] = [
     ("Predicates", "the block runs if the expression between slashes holds. One that a flag, `getopt(\"name\", false)`, or "
-     "`exists()` makes false for ever rules the probe out: it need not exist, and costs nothing.",
+     "`exists()` makes false for good removes the probe: it need not exist, and costs nothing.",
      "tracepoint:syscalls:sys_enter_read /pid > 1 && comm != \"sshd\"/ { @ = count(); }"),
     ("Named probes", "a name before an attach point.", "second=interval:s:1 { print(1); }"),
     ("Variables", "`$x` lives in its block; `let` declares one, with a type if wanted.",
@@ -146,8 +146,8 @@ STATEMENTS: list[tuple[str, str, str]] = [
     ("Maps", "`@x` is shared by all probes; with keys it is a table.",
      "tracepoint:syscalls:sys_enter_read { @[pid, comm] = count(); @last = nsecs; }"),
     ("Map declarations", "the kind and the size of a map: hash, lruhash, percpuhash, percpulruhash. `max_threads`, "
-     "`max_sockets`, `max_files` and `max_packets` are what a large machine has of these at once; such a hash takes memory as "
-     "keys come, and `SONDE_MAX_MAP_KEYS` in the environment holds for it, as for `max_keys`, the size without a "
+     "`max_sockets`, `max_files` and `max_packets` are the numbers of these on a large machine; such a hash allocates memory as "
+     "keys arrive. `SONDE_MAX_MAP_KEYS` in the environment overrides them and `max_keys`, the size without a "
      "declaration.",
      "let @seen = lruhash(1000);\nlet @since = hash(max_sockets);\nbegin { @seen[1] = 2; @since[1] = nsecs; }"),
     ("Conditions", "`if`, `else if`, `else`; also as a value.",

@@ -83,7 +83,7 @@ def language() -> str:
                 f"`{OPTION_EXAMPLES[row.key]}`" if row.key in OPTION_EXAMPLES else ""] for row in OPTIONS]
     parts = [
         "# The language", NOTE,
-        "A script is a list of probes with blocks: `probe /predicate/ { statements }`. What stands here is taken from "
+        "A script is a list of probes with blocks: `probe /predicate/ { statements }`. This page is made from "
         "the tables that the compiler works by, and each example is compiled by a test.",
         "## Probes", table(["probe", "fires", "example"], [[f"`{n}`", d, f"`{e}`"] for n, d, e in PROBES]),
         "## Statements and top-level forms",
