@@ -28,8 +28,8 @@ What you would ask at a prompt. Each comes with the form in which it was first w
 tool; with what to write today; and with what that printed. Run them as `sonde -e 'PROGRAM'`, and end them with Ctrl-C.
 
 The outputs are real. They are of `scripts/workload.py`, a process whose calls are known, and of it alone (`-p PID`;
-without it you see the whole machine). {live} Programs on kernel functions need a kernel that can probe them: their outputs are
-from Debian's kernels, and marked.
+without it you see the whole machine). {live} Programs on kernel functions need a kernel that can probe them: their
+outputs are from Debian's kernels, and marked.
 """
 
 
