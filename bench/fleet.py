@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 from simulated import COUNT, Contents, SimulatedAgent  # noqa: E402
 from sonde.fleet.recording import FleetRecorder, describe_fleet  # noqa: E402
 from sonde.fleet.state.coordinator import Fleet, raise_file_limit  # noqa: E402
-from sonde.fleet.transport.connection import Way  # noqa: E402
+from sonde.fleet.transport.connection import Transport  # noqa: E402
 from sonde.fleet.transport.request import FleetRequest  # noqa: E402
 from sonde.source import Source  # noqa: E402
 from sonde.types import Aggregate  # noqa: E402
@@ -115,38 +115,38 @@ def main() -> int:
 
 
 @contextmanager
-def reach_agents(path: str, hosts: int) -> Iterator[tuple[list[str], Way]]:
+def reach_agents(path: str, hosts: int) -> Iterator[tuple[list[str], Transport]]:
     """The hosts, and how they are reached: by as many paths of the socket, or through workers that share them."""
     if not WORKERS:
         for i in range(hosts):
             os.makedirs(os.path.join(os.path.dirname(path), str(i)))
-        yield [f"unix:{path.replace('agents', f'./{i}/../agents')}" for i in range(hosts)], Way()
+        yield [f"unix:{path.replace('agents', f'./{i}/../agents')}" for i in range(hosts)], Transport()
         return
     import distributed
 
-    from sonde.fleet.transport.dask import DaskWay
+    from sonde.fleet.transport.dask import DaskTransport
     os.environ["PYTHONPATH"] = str(ROOT / "src")
     with distributed.LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster, \
             distributed.Client(cluster) as client:
-        way = DaskWay(client, path, every=True)
-        workers = [*way._workers.values()]
-        way._workers = {f"h{i}": workers[i % WORKERS] for i in range(hosts)}
-        yield way.hosts, way
+        transport = DaskTransport(client, path, every=True)
+        workers = [*transport._workers.values()]
+        transport._workers = {f"h{i}": workers[i % WORKERS] for i in range(hosts)}
+        yield transport.hosts, transport
 
 
 def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> None:
-    with reach_agents(path, hosts) as (names, way):
-        measure_run(names, way, keys, buckets, last)
+    with reach_agents(path, hosts) as (names, transport):
+        measure_run(names, transport, keys, buckets, last)
 
 
-def measure_run(names: list[str], way: Way, keys: int, buckets: int, last: Contents) -> None:
+def measure_run(names: list[str], transport: Transport, keys: int, buckets: int, last: Contents) -> None:
     hosts = len(names)
     asked, first, worked = time.monotonic(), 0.0, time.process_time()
     request, log = FleetRequest(Source("stdin", ""), window=PERIOD), None
     if RECORD:
         log = FleetRecorder(os.open(RECORD, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
                             describe_fleet(names, request, False, False, "", {}))
-    with Fleet(names, request, way, parallel=64, log=log) as fleet:
+    with Fleet(names, request, transport, parallel=64, log=log) as fleet:
         while not fleet.begun and not fleet.done:
             fleet.poll(0.05)
         begun, cpu = time.monotonic(), time.process_time()

@@ -1,7 +1,8 @@
 """Agents that trace nothing: they speak the protocol and tell what a test has them tell.
 
-``SimulatedFleet(contents)`` is a :class:`sonde.fleet.transport.connection.Way`: each host that is connected to gets an
-agent, which tells ``contents(host, window)`` of one map, window by window, and misbehaves as ``behaviour(host)`` says.
+``SimulatedFleet(contents)`` is a :class:`sonde.fleet.transport.connection.Transport`: each host that is connected to
+gets an agent, which tells ``contents(host, window)`` of one map, window by window, and misbehaves as
+``behaviour(host)`` says.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from sonde.fleet.state.coordinator import Fleet
 from sonde.fleet.state.results import HostEvent, MergedPrint
-from sonde.fleet.transport.connection import Connection, Way
+from sonde.fleet.transport.connection import Connection, Transport
 from sonde.fleet.transport.hosts import expand_hosts
 from sonde.fleet.transport.protocol import TO_AGENT, Decoder, Frame, delta_columns, encode_frame
 from sonde.fleet.transport.request import FleetRequest
@@ -149,7 +150,7 @@ class SimulatedAgent:
         return frames
 
 
-class SimulatedFleet(Way):
+class SimulatedFleet(Transport):
     """Agents in a thread of their own."""
 
     def __init__(self, contents: Callable[[str, int], Contents], windows: int = 4, period: float = 0.1,
@@ -199,11 +200,11 @@ class SimulatedFleet(Way):
                         selector.unregister(before)
 
 
-def run_simulated(way: SimulatedFleet, hosts: str, request: FleetRequest, seconds: float, **options: Any
+def run_simulated(transport: SimulatedFleet, hosts: str, request: FleetRequest, seconds: float, **options: Any
                   ) -> tuple[Fleet, list[HostEvent | MergedPrint]]:
     """A fleet that has come to its end, within so many seconds, and what it printed."""
     printed: list[HostEvent | MergedPrint] = []
-    with way, Fleet(expand_hosts([hosts]), request, way, **options) as fleet:
+    with transport, Fleet(expand_hosts([hosts]), request, transport, **options) as fleet:
         deadline = time.monotonic() + seconds
         while not fleet.done:
             printed += fleet.poll(0.2)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sonde.exporters.prometheus import _Scraped
+from sonde.exporters.prometheus import _ScrapeServer
 from sonde.output.live.bounded import (
     LARGEST_HEAD,
     MOST_CONNECTIONS,
@@ -129,7 +129,7 @@ def test_metrics_are_scraped_under_attack(kind: str) -> None:
         time.sleep(0.02)
         start("200 OK", [("Content-Type", "text/plain")])
         return [b"sonde_calls_total 7\n"]
-    server = _Scraped(("127.0.0.1", 0), app)
+    server = _ScrapeServer(("127.0.0.1", 0), app)
     server.start()
     try:
         with Attack(server.port, kind):
@@ -226,7 +226,7 @@ def test_metrics_are_not_for_pages_of_other_origins() -> None:
     def app(environ: dict[str, Any], start: Callable[[str, list[tuple[str, str]]], object]) -> list[bytes]:
         start("200 OK", [("Content-Type", "text/plain")])
         return [b"1"]
-    server = _Scraped(("127.0.0.1", 0), app)
+    server = _ScrapeServer(("127.0.0.1", 0), app)
     server.start()
     try:
         assert ask(server.port, b"GET / HTTP/1.1\r\nHost: evil.example:9941\r\n\r\n").startswith(b"HTTP/1.1 403")

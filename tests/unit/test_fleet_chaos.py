@@ -40,10 +40,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_chaos_of_five_hundred() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    way = SimulatedFleet(contents, WINDOWS, PERIOD, chosen_behaviour, kind=ChaoticAgent)
+    transport = SimulatedFleet(contents, WINDOWS, PERIOD, chosen_behaviour, kind=ChaoticAgent)
     request = FleetRequest(Source("stdin", "begin { }"), window=PERIOD)
-    fleet, printed = run_simulated(way, HOSTS, request, 120, parallel=500, patience=6.0)
-    agents: dict[str, Any] = way.agents
+    fleet, printed = run_simulated(transport, HOSTS, request, 120, parallel=500, patience=6.0)
+    agents: dict[str, Any] = transport.agents
     assert {agent.behaviour for agent in agents.values()} == set(BEHAVIOURS)
     _everybody_is_named(fleet, agents)
     # the sum is exact

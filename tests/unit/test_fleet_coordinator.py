@@ -30,9 +30,9 @@ def growing(host: str, window: int) -> Contents:
     return {**{key: [(window + 1) * (key + number % 7)] for key in range(20)}, 1000 + number: [window + 1]}
 
 
-def run(way: SimulatedFleet, hosts: str, **options: Any) -> Fleet:
+def run(transport: SimulatedFleet, hosts: str, **options: Any) -> Fleet:
     """A fleet that has come to its end."""
-    return run_simulated(way, hosts, REQUEST, 60, **options)[0]
+    return run_simulated(transport, hosts, REQUEST, 60, **options)[0]
 
 
 def test_the_sum_is_exact() -> None:
@@ -50,15 +50,15 @@ def test_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts die, stall, repeat themselves, come out of order and send nonsense: all numbers are of the hosts and
     windows that are named, exactly."""
     monkeypatch.setattr(coordinator, "SILENCE", 1.5)
-    way = SimulatedFleet(growing, behaviour=lambda host: BEHAVIOURS.get(host, ""))
-    fleet = run(way, "h[01-40]")
+    transport = SimulatedFleet(growing, behaviour=lambda host: BEHAVIOURS.get(host, ""))
+    fleet = run(transport, "h[01-40]")
     missing = {member.name: member.reason for member in fleet.missing}
     assert set(missing) == {name for name, what in BEHAVIOURS.items() if what not in ("repeats", "disorder")}
     assert missing["h03"].startswith("connection lost while tracing") and missing["h03"].endswith("after 2 windows")
     assert missing["h07"] == "silent for 2 s, after 2 windows"
     assert missing["h13"].startswith("no frame, but ") and missing["h14"] == "BTF: none"
     assert missing["h16"].startswith("@ is lhist(0, 7, 1) on h16, but count_t on h")
-    complete = [way.agents[name].told for name in way.agents if name not in missing]
+    complete = [transport.agents[name].told for name in transport.agents if name not in missing]
     partly = [growing(name, 1) for name in ("h03", "h07", "h13", "h15")]
     assert dict(fleet.results.pairs_of("@")) == sum_contents(complete + partly)
     assert sum(member.repeated for member in fleet.members) >= 4
@@ -66,13 +66,13 @@ def test_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ctrl_c_collects_what_there_is_in_two_seconds() -> None:
-    way = SimulatedFleet(growing, windows=10_000, behaviour=lambda host: "stalls" if host == "h5" else "")
-    with way, Fleet(expand_hosts(["h[1-10]"]), REQUEST, way) as fleet:
+    transport = SimulatedFleet(growing, windows=10_000, behaviour=lambda host: "stalls" if host == "h5" else "")
+    with transport, Fleet(expand_hosts(["h[1-10]"]), REQUEST, transport) as fleet:
         deadline = time.monotonic() + 20
         while not all(member.windows > 3 for member in fleet.members):
             fleet.poll(0.1)
             assert time.monotonic() < deadline
-        way.agents["h5"].advance = way.agents["h5"].read = lambda *_: None  # type: ignore[method-assign,assignment]
+        transport.agents["h5"].advance = transport.agents["h5"].read = lambda *_: None  # type: ignore[method-assign,assignment]
         asked = time.monotonic()
         fleet.stop()
         while not fleet.done:
@@ -84,17 +84,17 @@ def test_ctrl_c_collects_what_there_is_in_two_seconds() -> None:
 def test_a_host_that_talks_on_does_not_keep_a_run_beyond_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """All windows are valid, and there is no end of them."""
     monkeypatch.setattr(coordinator, "OVERTIME", 0.3)
-    way = SimulatedFleet(growing, windows=10_000, behaviour=lambda host: "talks on" if host == "h2" else "")
+    transport = SimulatedFleet(growing, windows=10_000, behaviour=lambda host: "talks on" if host == "h2" else "")
     request = FleetRequest(REQUEST.source, window=0.1, seconds=0.4)
-    fleet = run_simulated(way, "h[1-3]", request, 60)[0]
+    fleet = run_simulated(transport, "h[1-3]", request, 60)[0]
     assert {member.name: member.reason.partition(",")[0] for member in fleet.missing} == {"h2": "no answer at the end"}
 
 
 def test_half_a_frame_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host whose readiness never comes whole, while the others are ready."""
     monkeypatch.setattr(coordinator, "READYING", 3600.0)
-    way = SimulatedFleet(growing, behaviour=lambda host: "trickles" if host == "h2" else "")
-    fleet = run(way, "h[1-3]", patience=0.5)
+    transport = SimulatedFleet(growing, behaviour=lambda host: "trickles" if host == "h2" else "")
+    fleet = run(transport, "h[1-3]", patience=0.5)
     assert {member.name: member.reason for member in fleet.missing} == {"h2": "timeout while compiling"}
 
 
@@ -175,8 +175,8 @@ def test_a_host_that_was_silent_is_there_again(monkeypatch: pytest.MonkeyPatch) 
         def advance(self, now: float) -> None:
             if not (mute.is_set() and self.name == "h2"):
                 super().advance(now)
-    way = SimulatedFleet(growing, windows=30, period=0.2, kind=Pausing)
-    with way, Fleet(expand_hosts(["h[1-3]"]), REQUEST, way) as fleet:
+    transport = SimulatedFleet(growing, windows=30, period=0.2, kind=Pausing)
+    with transport, Fleet(expand_hosts(["h[1-3]"]), REQUEST, transport) as fleet:
         while not all(member.windows for member in fleet.members):
             fleet.poll(0.1)
         mute.set()
@@ -224,8 +224,8 @@ def test_a_coordinator_that_was_stopped_blames_nobody(monkeypatch: pytest.Monkey
         def advance(self, now: float) -> None:
             if running.is_set():
                 super().advance(now)
-    way = SimulatedFleet(growing, windows=20, period=0.2, kind=Stoppable)
-    with way, Fleet(expand_hosts(["h[1-3]"]), REQUEST, way) as fleet:
+    transport = SimulatedFleet(growing, windows=20, period=0.2, kind=Stoppable)
+    with transport, Fleet(expand_hosts(["h[1-3]"]), REQUEST, transport) as fleet:
         while not all(member.windows for member in fleet.members):
             fleet.poll(0.1)
         running.clear()

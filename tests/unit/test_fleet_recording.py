@@ -14,6 +14,7 @@ import pytest
 
 from chaotic import ChaoticAgent, chosen_behaviour
 from simulated import Contents, SimulatedFleet, run_simulated
+from sonde.base.version import __version__
 from sonde.errors import SondeError
 from sonde.fleet import recording
 from sonde.fleet.recording import FleetRecorder, RecordedFleet, describe_fleet, is_of_fleet, open_fleet
@@ -36,12 +37,12 @@ def contents(host: str, window: int) -> Contents:
     return {**{key: [(window + 1) * (1 + key + number % 7)] for key in range(20)}, 1000 + number: [window + 1]}
 
 
-def record(path: Path, hosts: str, way: SimulatedFleet, **options: Any) -> tuple[FleetState, list[Any]]:
+def record(path: Path, hosts: str, transport: SimulatedFleet, **options: Any) -> tuple[FleetState, list[Any]]:
     """A run that is recorded, and what it printed."""
     from sonde.fleet.transport.hosts import expand_hosts
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     log = FleetRecorder(file, describe_fleet(expand_hosts([hosts]), REQUEST, False, True, "sonde fleet: x", {}))
-    return run_simulated(way, hosts, REQUEST, 60, log=log, outliers=True, **options)
+    return run_simulated(transport, hosts, REQUEST, 60, log=log, outliers=True, **options)
 
 
 def replay(fleet: RecordedFleet) -> list[HostEvent | MergedPrint]:
@@ -72,8 +73,8 @@ def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list
         patch.setattr(coordinator, "SILENCE", 3.0)
         patch.setattr(coordinator, "READYING", 3.0)
         patch.setattr("sonde.merge.table.MOST_KEYS", 5000)
-        way = SimulatedFleet(contents, 4, 0.3, chosen_behaviour, kind=ChaoticAgent)
-        yield path, outcome(*record(path, HOSTS, way, parallel=500, patience=3.0))
+        transport = SimulatedFleet(contents, 4, 0.3, chosen_behaviour, kind=ChaoticAgent)
+        yield path, outcome(*record(path, HOSTS, transport, parallel=500, patience=3.0))
 
 
 @pytest.mark.exact
@@ -205,5 +206,5 @@ def test_another_protocol_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(recording, "VERSION", 1)
     record(tmp_path / "x", "h1", SimulatedFleet(contents))
     monkeypatch.undo()
-    with pytest.raises(RecordingError, match=r"of Sonde 0\.1\.0, whose agents speak protocol 1, and this is 2"):
+    with pytest.raises(RecordingError, match=f"of Sonde {__version__}, whose agents speak protocol 1, and this is 2"):
         open_fleet(str(tmp_path / "x"))

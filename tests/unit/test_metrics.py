@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from sonde import types as t
-from sonde.exporters.metrics import Buckets, Family, Gatherer, MapMetric, Summed, explain_emptiness
+from sonde.exporters.metrics import Buckets, Family, Gatherer, MapMetric, Summary, explain_emptiness
 from sonde.runtime.losses import Losses
 from sonde.runtime.maps.aggregates import Histogram, Stats
 from sonde.source import Source
@@ -39,7 +39,7 @@ def test_what_is_cleared_and_what_is_there_are_one() -> None:
     made = metric(t.Aggregate("stats"), 2)
     made.note_cleared([("a", Stats(2, 5, 10)), ("b", Stats(1, 7, 7)), ("c", Stats(1, 1, 1))])
     found = points(made, ("a", Stats(1, 2, 2)), ("d", Stats(1, 3, 3)))
-    assert found == {"a": Summed(3, 12), "b": Summed(1, 7), "other": Summed(2, 4)}
+    assert found == {"a": Summary(3, 12), "b": Summary(1, 7), "other": Summary(2, 4)}
     assert found == points(made, ("a", Stats(1, 2, 2)), ("d", Stats(1, 3, 3))), "a look changes nothing"
 
 

@@ -57,14 +57,14 @@ class Finding(Record):
 def compare_runs(before: Sequence[Run], after: Sequence[Run]) -> list[Finding]:
     """Everything that was measured on either side, the most significant changes first."""
     numbers = dict.fromkeys([label for run in (*before, *after) for label in run.numbers])
-    found = [_compare_numbers(label, before, after) for label in numbers]
+    findings = [_compare_numbers(label, before, after) for label in numbers]
     shapes = dict.fromkeys([label for run in (*before, *after) for label in run.distributions])
-    found += [_compare_distributions(label, before, after) for label in shapes]
-    tested = [finding for finding in found if finding.chance is not None]
+    findings += [_compare_distributions(label, before, after) for label in shapes]
+    tested = [finding for finding in findings if finding.chance is not None]
     for finding, adjusted in zip(tested, adjust_for_many([f.chance for f in tested if f.chance is not None])):
         finding.adjusted = adjusted
-    found.sort(key=lambda f: (not f.changed, f.chance if f.chance is not None else 2, str(f.label)))
-    return found
+    findings.sort(key=lambda f: (not f.changed, f.chance if f.chance is not None else 2, str(f.label)))
+    return findings
 
 
 def are_timed(before: Sequence[Run], after: Sequence[Run]) -> bool:
@@ -76,35 +76,35 @@ def _compare_numbers(label: Label, before: Sequence[Run], after: Sequence[Run]) 
     per_second = label.kind == COUNT and are_timed(before, after)
     sides = [[run.numbers.get(label, 0) / (run.seconds if per_second else 1) for run in runs]
              for runs in (before, after)]
-    found = Finding(label, sum(sides[0]) / len(before), sum(sides[1]) / len(after))
+    finding = Finding(label, sum(sides[0]) / len(before), sum(sides[1]) / len(after))
     if len(before) > 1 and len(after) > 1:
-        found.test, found.chance = MEANS, welch(*sides)
+        finding.test, finding.chance = MEANS, welch(*sides)
     elif label.kind == COUNT:
         first, second = (int(sum([run.numbers.get(label, 0) for run in runs])) for runs in (before, after))
         weights = [sum([run.seconds if per_second else 1 for run in runs]) for runs in (before, after)]
-        found.test, found.chance = RATES, rate_test(first, second, weights[0] / sum(weights))
-    return found
+        finding.test, finding.chance = RATES, rate_test(first, second, weights[0] / sum(weights))
+    return finding
 
 
 def _compare_distributions(label: Label, before: Sequence[Run], after: Sequence[Run]) -> Finding:
     sides = [[run.distributions.get(label, Counter()) for run in runs] for runs in (before, after)]
     first, second = (sum(side, Counter()) for side in sides)
-    found = Finding(label, bucket_quantile(first, 0.5) or 0.0, bucket_quantile(second, 0.5) or 0.0,
-                    buckets=(first, second))
+    finding = Finding(label, bucket_quantile(first, 0.5) or 0.0, bucket_quantile(second, 0.5) or 0.0,
+                      buckets=(first, second))
     order = sorted(first.keys() | second.keys(), key=place_bounds)
     if any(place_bounds(one)[1] > place_bounds(other)[0] for one, other in pairwise(order)):
-        return found  # histograms of different scales
+        return finding  # histograms of different scales
     if len(before) > 1 and len(after) > 1:
         ranks = _mean_ranks(first + second, order)
         means = [[sum([ranks[bounds] * count for bounds, count in run.items()]) / run.total() for run in side if run]
                  for side in sides]
-        found.test, found.chance = f"{MEANS} (mean ranks)", welch(*means)
-        return found
+        finding.test, finding.chance = f"{MEANS} (mean ranks)", welch(*means)
+        return finding
     pairs = [(first[bounds], second[bounds]) for bounds in order]
     shift, shape = mann_whitney(pairs), kolmogorov_smirnov(pairs)
-    found.test = RANKS if shift <= shape else SHAPES
-    found.chance = min(1.0, 2 * min(shift, shape))
-    return found
+    finding.test = RANKS if shift <= shape else SHAPES
+    finding.chance = min(1.0, 2 * min(shift, shape))
+    return finding
 
 
 def place_bounds(bounds: Bounds) -> tuple[float, float]:

@@ -32,12 +32,12 @@ def record_for(seconds: float, script: Sequence[str], path: str) -> None:
     import subprocess
     from socket import AF_UNIX, SOCK_DGRAM, socket
     ready = f"{path}.ready"
-    with socket(AF_UNIX, SOCK_DGRAM) as told:
-        told.bind(ready)
+    with socket(AF_UNIX, SOCK_DGRAM) as notices:
+        notices.bind(ready)
         child = subprocess.Popen(_words(path, script), stdout=sys.stderr, env=os.environ | {"NOTIFY_SOCKET": ready},
                                  start_new_session=True)  # Ctrl-C is for this process, which ends the child
         try:
-            _await_ready(told, child)
+            _await_ready(notices, child)
             try:
                 child.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -52,14 +52,14 @@ def record_for(seconds: float, script: Sequence[str], path: str) -> None:
         raise SondeError("the script could not be recorded")
 
 
-def _await_ready(told: socket, child: Popen[bytes]) -> None:
+def _await_ready(notices: socket, child: Popen[bytes]) -> None:
     """Wait until the child says that everything is attached, or has ended."""
     from time import monotonic
-    told.settimeout(0.2)
+    notices.settimeout(0.2)
     until = monotonic() + ATTACHING
     while child.poll() is None and monotonic() < until:
         try:
-            if b"READY=1" in told.recv(4096):
+            if b"READY=1" in notices.recv(4096):
                 return
         except TimeoutError:
             pass

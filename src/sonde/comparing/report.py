@@ -85,11 +85,11 @@ def _draw(before: Counter[Bounds], after: Counter[Bounds]) -> Iterator[str]:
 
 
 def _coarsen(fine: Counter[Bounds]) -> Counter[Bounds]:
-    found: Counter[Bounds] = Counter()
+    buckets: Counter[Bounds] = Counter()
     for (low, _), count in fine.items():
         power = (low or 0).bit_length()
-        found[(None, 0) if low is None or low < 0 else (1 << power >> 1, 1 << power)] += count
-    return found
+        buckets[(None, 0) if low is None or low < 0 else (1 << power >> 1, 1 << power)] += count
+    return buckets
 
 
 def _bounds_text(bounds: Bounds) -> str:
@@ -152,11 +152,11 @@ class FailCondition(Record):
 
 def parse_condition(text: str) -> FailCondition:
     """``[PATTERN] METRIC >|< LIMIT``. UsageError if it is malformed."""
-    found = re.fullmatch(r"\s*(?:(\S+)\s+)?(p\d{1,2}(?:\.\d+)?|count|value)\s*([<>])\s*([+-]?\d+(?:\.\d+)?)(x|%)\s*",
+    match = re.fullmatch(r"\s*(?:(\S+)\s+)?(p\d{1,2}(?:\.\d+)?|count|value)\s*([<>])\s*([+-]?\d+(?:\.\d+)?)(x|%)\s*",
                          text)
-    if found is None:
+    if match is None:
         raise UsageError(f"--fail-if takes a condition like 'p99 > 1.1x', not '{text}'",
                          ["[MAP] p50, p99, count or value, then > or <, then 1.1x or +10%"])
-    number = float(found[4])
-    ratio = number if found[5] == "x" else 1 + number / 100
-    return FailCondition(text, found[1] or "*", found[2], found[3] == ">", ratio)
+    number = float(match[4])
+    ratio = number if match[5] == "x" else 1 + number / 100
+    return FailCondition(text, match[1] or "*", match[2], match[3] == ">", ratio)

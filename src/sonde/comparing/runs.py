@@ -138,8 +138,8 @@ def _read_json(path: str, fields: Sequence[str]) -> Run:
             if not line.strip():
                 continue
             try:
-                found = as_object(json.loads(line))
-                _add_object(run, as_text(found["type"]), found.get("data"), fields)
+                item = as_object(json.loads(line))
+                _add_object(run, as_text(item["type"]), item.get("data"), fields)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise SondeError(f"{path} is neither a recording nor the output of -f json: line {number}") from None
     return run

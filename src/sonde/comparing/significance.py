@@ -99,16 +99,16 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
         return 1 - _incomplete_beta(b, a, 1 - x)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x)) / a
     c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), 1e-300)
-    found = d
+    fraction = d
     for k in range(1, 300):
         for step in (k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k)),
                      -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1))):
             d = 1 / _not_zero(1 + step * d)
             c = _not_zero(1 + step / c)
-            found *= c * d
+            fraction *= c * d
         if abs(c * d - 1) < 1e-14:
             break
-    return front * found
+    return front * fraction
 
 
 def _not_zero(x: float) -> float:
@@ -118,8 +118,8 @@ def _not_zero(x: float) -> float:
 def adjust_for_many(chances: Sequence[float]) -> list[float]:
     """Benjamini and Hochberg's adjusted p-values: among those up to q, at most a share q are false."""
     order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
-    found, least = [0.0] * len(chances), 1.0
+    adjusted, least = [0.0] * len(chances), 1.0
     for rank, index in zip(range(len(chances), 0, -1), order):
         least = min(least, chances[index] * len(chances) / rank)
-        found[index] = least
-    return found
+        adjusted[index] = least
+    return adjusted

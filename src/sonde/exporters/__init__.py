@@ -19,10 +19,10 @@ def complete_endpoint(text: str, default: str) -> str:
     from urllib.parse import urlsplit
     known = urlsplit(default)
     try:
-        found = urlsplit(text if "://" in text else f"//{text}" if ":" in text else f"//{known.hostname}:{text}")
-        if found.scheme in ("", "http", "https") and found.hostname and found.port != 0:
-            path = found.path if found.path.strip("/") else known.path
-            return found._replace(scheme=found.scheme or known.scheme, path=path).geturl()
+        url = urlsplit(text if "://" in text else f"//{text}" if ":" in text else f"//{known.hostname}:{text}")
+        if url.scheme in ("", "http", "https") and url.hostname and url.port != 0:
+            path = url.path if url.path.strip("/") else known.path
+            return url._replace(scheme=url.scheme or known.scheme, path=path).geturl()
     except ValueError:  # a port that is none
         pass
     raise UsageError(f"'{text}' is no address of a collector: {default}, HOST:PORT or PORT")

@@ -46,7 +46,7 @@ EVENTS, MAPPINGS, PROCESSES, GROUPS, KEYS, FAILURES, ADDRESSES = (
 _KINDS = {"count": COUNTER, "hist": HISTOGRAM, "lhist": HISTOGRAM, "stats": SUMMARY}
 
 Labels = tuple[str, ...]
-Point: TypeAlias = "float | Summed | Buckets"
+Point: TypeAlias = "float | Summary | Buckets"
 
 
 class Buckets(Record):
@@ -61,7 +61,7 @@ class Buckets(Record):
         return sum(self.counts)
 
 
-class Summed(Value):
+class Summary(Value):
     """How many values there were, and their sum."""
 
     count: int
@@ -121,9 +121,9 @@ def add_values(one: AggregateValue, other: AggregateValue) -> AggregateValue:
     """The sum of two values of an additive map."""
     if isinstance(one, Histogram) and isinstance(other, Histogram):
         from copy import copy
-        found = copy(one)
-        found.counts = [a + b for a, b in zip(one.counts, other.counts)]
-        return found
+        histogram = copy(one)
+        histogram.counts = [a + b for a, b in zip(one.counts, other.counts)]
+        return histogram
     if isinstance(one, Stats) and isinstance(other, Stats):
         count, total = one.count + other.count, one.total + other.total
         return Stats(count, divide_toward_zero(total, count) if count else 0, total)
@@ -145,7 +145,7 @@ class MapMetric:
         self._gone: dict[Labels, AggregateValue] = {}  # what the script has cleared
         self._gone_others = 0
         self._latest: list[Item] | None = None  # of a map that cannot be added up and is cleared
-        self._kept: dict[Labels, None] = {}
+        self._label_sets: dict[Labels, None] = {}
         self._low, self._high = 1 << 30, -1  # the buckets that have been used
 
     def note_cleared(self, items: Items) -> None:
@@ -172,28 +172,28 @@ class MapMetric:
         sums = is_additive(self.named)
         named = [(tuple([label_text(part) for part in key_parts(key)]), value) for key, value in items
                  if isinstance(value, int | Stats | Histogram | Series)]
-        found: dict[Labels, AggregateValue] = {}
+        values: dict[Labels, AggregateValue] = {}
         if sums:
-            _add_all(found, named)
+            _add_all(values, named)
         else:
-            found.update(named)
-            self._kept = {labels: None for labels in self._kept if labels in found}
-        room = self._most - len(self._kept)
-        fresh = [labels for labels in found if labels not in self._kept]
+            values.update(named)
+            self._label_sets = {labels: None for labels in self._label_sets if labels in values}
+        room = self._most - len(self._label_sets)
+        fresh = [labels for labels in values if labels not in self._label_sets]
         if room > 0:
-            fresh.sort(key=lambda labels: -_sort_weight(found[labels]))
-            self._kept.update(dict.fromkeys(fresh[:room]))
+            fresh.sort(key=lambda labels: -_sort_weight(values[labels]))
+            self._label_sets.update(dict.fromkeys(fresh[:room]))
             fresh = fresh[room:]
-        rest = [found.pop(labels) for labels in fresh]
+        rest = [values.pop(labels) for labels in fresh]
         if sums:
             other = (OTHER,) * len(self.labels)
-            _add_all(found, [(other, value) for value in rest])
-        return found, len(rest)
+            _add_all(values, [(other, value) for value in rest])
+        return values, len(rest)
 
-    def _make_points(self, found: dict[Labels, AggregateValue]) -> list[tuple[Labels, Point]]:
-        histograms = {labels: value for labels, value in found.items() if isinstance(value, Histogram)}
+    def _make_points(self, values: dict[Labels, AggregateValue]) -> list[tuple[Labels, Point]]:
+        histograms = {labels: value for labels, value in values.items() if isinstance(value, Histogram)}
         if self.kind != HISTOGRAM:
-            return [(labels, _to_point(value, self.unit)) for labels, value in found.items()]
+            return [(labels, _to_point(value, self.unit)) for labels, value in values.items()]
         for value in histograms.values():
             used = [i for i, count in enumerate(value.counts) if count]
             if used:
@@ -232,10 +232,10 @@ def _to_base(value: int, unit: Unit | None) -> float:
     return value * unit.times if unit.parts == 1 else value * unit.times / unit.parts
 
 
-def _to_point(value: AggregateValue, unit: Unit | None) -> float | Summed:
+def _to_point(value: AggregateValue, unit: Unit | None) -> float | Summary:
     assert not isinstance(value, Histogram)
     if isinstance(value, Stats):
-        return Summed(value.count, _to_base(value.total, unit))
+        return Summary(value.count, _to_base(value.total, unit))
     if isinstance(value, Series):
         value = next((p.value for p in reversed(value.points) if p.value is not None), 0)
     return _to_base(int(value), unit)
@@ -276,7 +276,7 @@ class Gatherer:
 
     def gather_families(self) -> list[Family]:
         """All current metrics."""
-        found = [metric.make_family(self._read(name, "")) for name, metric in self.maps.items()]
+        families = [metric.make_family(self._read(name, "")) for name, metric in self.maps.items()]
         losses = self._losses()
         lost = self._quiet | dict(losses.records)
         own = [
@@ -307,7 +307,7 @@ class Gatherer:
             own += _run_families(self._run())
         for family in own:
             family.name = f"sonde_trace_{family.name}"
-        return found + own
+        return families + own
 
 
 def _run_families(run: Provenance) -> list[Family]:
@@ -353,5 +353,5 @@ def metric_name(prefix: str, named: MapSpec) -> str:
         if metric_kind(named) == COUNTER and own.split("_")[-1] == "total":
             own = own.removesuffix("total").rstrip("_")  # a counter's samples have it at their end
         own = f"{own}_{unit.base}" if own else unit.base
-    found = "_".join(part for part in ("sonde", stem, own) if part)
-    return found if found != "sonde" and not found.startswith("sonde_trace_") else f"{found}_map"
+    name = "_".join(part for part in ("sonde", stem, own) if part)
+    return name if name != "sonde" and not name.startswith("sonde_trace_") else f"{name}_map"

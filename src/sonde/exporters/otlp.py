@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ..library.tables import import_extra
 from . import Exporter as Base
 from . import complete_endpoint
-from .metrics import COUNTER, EVENTS, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point, Summed
+from .metrics import COUNTER, EVENTS, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point, Summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class OtlpExporter(Base):
     def metrics_data(self) -> metrics.MetricsData:
         """All current metrics, as the SDK represents them."""
         sdk = self._sdk
-        found = [metric for family in self._gather() if family.points for metric in self._family_metrics(family)]
-        scope = sdk.ScopeMetrics(self._scope, found, "")
+        gathered = [metric for family in self._gather() if family.points for metric in self._family_metrics(family)]
+        scope = sdk.ScopeMetrics(self._scope, gathered, "")
         data: metrics.MetricsData = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], "")])
         return data
 
@@ -110,7 +110,7 @@ class OtlpExporter(Base):
                       for labels, value in family.points if isinstance(value, Buckets)]
             return [sdk.Metric(family.name, family.help, family.unit, sdk.Histogram(points, total))]
         if family.kind == SUMMARY:  # OTLP's summaries are for old systems only: two sums say the same
-            stats = [(labels, value) for labels, value in family.points if isinstance(value, Summed)]
+            stats = [(labels, value) for labels, value in family.points if isinstance(value, Summary)]
             return [sdk.Metric(f"{family.name}_count", family.help, EVENTS,
                                sdk.Sum(number_points([(labels, s.count) for labels, s in stats]), total, True)),
                     sdk.Metric(f"{family.name}_sum", family.help, family.unit,

@@ -26,7 +26,7 @@ from ..output.live.bounded import (
     own_names,
 )
 from . import Exporter as Base
-from .metrics import BYTES, COUNTER, HISTOGRAM, NUMBER, RATE, SECONDS, SUMMARY, Buckets, Family, Summed
+from .metrics import BYTES, COUNTER, HISTOGRAM, NUMBER, RATE, SECONDS, SUMMARY, Buckets, Family, Summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PrometheusExporter(Base):
         registry = client.CollectorRegistry(auto_describe=False)
         registry.register(Collector(core, gather))
         try:
-            self._server = _Scraped((host, port), client.make_wsgi_app(registry))
+            self._server = _ScrapeServer((host, port), client.make_wsgi_app(registry))
         except OSError as error:
             raise UsageError(f"cannot serve on {address or DEFAULT}: {error.strerror or error}") from None
         self._server.start()
@@ -65,7 +65,7 @@ class PrometheusExporter(Base):
         self._server.finish()
 
 
-class _Scraped(BoundedServer):
+class _ScrapeServer(BoundedServer):
     """Answers scrapes. The maps are read in a second thread, since that takes long."""
 
     def __init__(self, address: tuple[str, int], app: Callable[..., Iterable[bytes]]) -> None:
@@ -96,13 +96,13 @@ class _Scraped(BoundedServer):
     def _serve_scrapes(self) -> None:
         """Make one reading after another, each for all scrapes that wait then."""
         while True:
-            asked = [self._waiting.get()]
+            requests = [self._waiting.get()]
             while not self._waiting.empty():
-                asked.append(self._waiting.get())
-            if None in asked:
+                requests.append(self._waiting.get())
+            if None in requests:
                 return
             made: dict[tuple[str, ...], bytes] = {}
-            for client, request in filter(None, asked):
+            for client, request in filter(None, requests):
                 if not client.open:
                     continue
                 _, _, query = request.path.partition("?")
@@ -117,14 +117,14 @@ class _Scraped(BoundedServer):
 
     def _render_metrics(self, query: str, accept: str, encoding: str) -> bytes:
         """The maps, as prometheus_client writes them for a client that accepts these types."""
-        found: dict[str, str] = {}
+        response_headers: dict[str, str] = {}
         try:
             body = b"".join(self._app(
                 {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": query, "HTTP_ACCEPT": accept,
-                 "HTTP_ACCEPT_ENCODING": encoding}, lambda status, headers: found.update(headers)))
+                 "HTTP_ACCEPT_ENCODING": encoding}, lambda status, headers: response_headers.update(headers)))
         except Exception as error:
             return build_response(500, "text/plain; charset=utf-8", f"{type(error).__name__}: {error}\n".encode())
-        return build_response(200, found.pop("Content-Type"), body, found)
+        return build_response(200, response_headers.pop("Content-Type"), body, response_headers)
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -169,22 +169,22 @@ class Collector:
             return self._convert_histogram(family)
         make = {COUNTER: core.CounterMetricFamily, SUMMARY: core.SummaryMetricFamily}.get(
             family.kind, core.GaugeMetricFamily)
-        found: Any = make(name, help, labels=labels, unit=unit)
+        converted: Any = make(name, help, labels=labels, unit=unit)
         for values, point in family.points:
-            if isinstance(point, Summed):
-                found.add_metric(list(values), count_value=point.count, sum_value=point.total)
+            if isinstance(point, Summary):
+                converted.add_metric(list(values), count_value=point.count, sum_value=point.total)
             else:
-                found.add_metric(list(values), point)
-        return found
+                converted.add_metric(list(values), point)
+        return converted
 
     def _convert_histogram(self, family: Family) -> Any:
         """A histogram without a sum: a map of buckets does not have it, and a guess would look like the truth."""
-        found: Any = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels),
-                                                            unit=prometheus_unit(family))
+        histogram: Any = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels),
+                                                                unit=prometheus_unit(family))
         for values, point in family.points:
             assert isinstance(point, Buckets)
             counts = list(accumulate(point.counts))
             bounds = [*[str(float(bound)) for bound in point.bounds], "+Inf"]
-            found.add_metric(list(values), buckets=list(zip(bounds, counts)), sum_value=None)
-            found.add_sample(f"{family.name}_count", dict(zip(family.labels, values)), point.total)
-        return found
+            histogram.add_metric(list(values), buckets=list(zip(bounds, counts)), sum_value=None)
+            histogram.add_sample(f"{family.name}_count", dict(zip(family.labels, values)), point.total)
+        return histogram

@@ -18,7 +18,7 @@ from .state.coordinator import Fleet
 from .state.gathered import FleetState
 from .state.member import Member
 from .state.results import HostEvent, MergedPrint, merged_spec
-from .transport.connection import Way, pack_sonde
+from .transport.connection import Transport, pack_sonde
 from .transport.hosts import expand_hosts
 from .transport.request import FleetRequest
 from .views.show import ABOUT, describe_fleet_run
@@ -92,9 +92,9 @@ class FleetTrace:
         """The next ones; [] after so many seconds or at the end."""
         if not self._ready:
             self._ready += self._fleet.poll(timeout)
-        found = [_as_event(item) for item in self._ready]
+        events = [_as_event(item) for item in self._ready]
         self._ready.clear()
-        return found
+        return events
 
     def run(self, callback: Callable[[HostEvent], object] | None = None, timeout: float | None = None) -> Self:
         """Trace until all hosts have ended or ``timeout`` seconds have passed, calling back for each event."""
@@ -106,10 +106,10 @@ class FleetTrace:
     def stop(self) -> list[HostEvent]:
         """Have all hosts end, and give what is left; takes two seconds at most."""
         self._fleet.stop()
-        found: list[HostEvent] = []
+        events: list[HostEvent] = []
         while not self._fleet.done or self._ready:
-            found += self.next_events(0.5)
-        return found
+            events += self.next_events(0.5)
+        return events
 
     def close(self) -> None:
         """End if need be, and hang up."""
@@ -194,9 +194,9 @@ class FleetEvents(Tabular):
     def _read_events(self) -> Iterator[HostEvent]:
         trace = self._fleet_trace
         while (left := self._left()) > 0:
-            found = trace.next_events(left)
-            yield from found
-            if trace.done and not found:
+            events = trace.next_events(left)
+            yield from events
+            if trace.done and not events:
                 return
 
     async def __aiter__(self) -> AsyncIterator[HostEvent]:
@@ -204,12 +204,12 @@ class FleetEvents(Tabular):
         from ..library.run_loop import wait_readable
         trace = self._fleet_trace
         while (left := self._left()) > 0:
-            found = trace.next_events(0)
-            for event in found:
+            events = trace.next_events(0)
+            for event in events:
                 yield event
-            if trace.done and not found:
+            if trace.done and not events:
                 return
-            if not found:
+            if not events:
                 await wait_readable(trace.fileno(), left)
 
     def _columns(self) -> list[TableColumn]:
@@ -246,18 +246,18 @@ def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, param
     """
     check_arguments(source=source, params=params, budget=budget)
     request = FleetRequest(Source("stdin", source), list(params), {}, window, seconds, budget, unsafe, True)
-    way: Way
+    transport: Transport
     if isinstance(hosts, str) or not hasattr(hosts, "scheduler_info"):
         names = expand_hosts([hosts] if isinstance(hosts, str) else hosts)
-        way = Way(ssh, agent, pack_sonde() if push else b"")
+        transport = Transport(ssh, agent, pack_sonde() if push else b"")
     else:
-        from .transport.dask import SOCKET_PATH, DaskWay
-        way = DaskWay(hosts, socket or SOCKET_PATH, every)
-        names = way.hosts
+        from .transport.dask import SOCKET_PATH, DaskTransport
+        transport = DaskTransport(hosts, socket or SOCKET_PATH, every)
+        names = transport.hosts
     log = None
     if record:
         from ..base.trusted_files import open_guarded
         from .recording import FleetRecorder, describe_fleet
         file = open_guarded(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         log = FleetRecorder(file, describe_fleet(names, request, by_host, outliers, "sonde.fleet", {}))
-    return FleetTrace(Fleet(names, request, way, parallel, patience, by_host, outliers, log))
+    return FleetTrace(Fleet(names, request, transport, parallel, patience, by_host, outliers, log))

@@ -119,10 +119,10 @@ class MachineMap(Map):
         """The address of a value, 0 if there is none."""
         if self.region:
             return self.region if key == bytes(4) else 0
-        found = self.elements.get(key, 0)
-        if self._lru and found:
+        address = self.elements.get(key, 0)
+        if self._lru and address:
             self.elements[key] = self.elements.pop(key)
-        return found + cpu * self._cell if found and self._per_cpu else found
+        return address + cpu * self._cell if address and self._per_cpu else address
 
     def put(self, key: bytes, value: bytes, flags: int, cpu: int) -> int:
         """As bpf_map_update_elem()."""
@@ -144,25 +144,25 @@ class MachineMap(Map):
                     return -E2BIG
                 self.drop(next(iter(self.elements)))
             memory.take(len(key) + self._element + ELEMENT)
-        place = memory.add(value if not self._per_cpu else self._element)
+        address = memory.add(value if not self._per_cpu else self._element)
         if self._per_cpu:
-            memory.write(place + cpu * self._cell, value)
-        self.elements[key] = place
+            memory.write(address + cpu * self._cell, value)
+        self.elements[key] = address
         return 0
 
     def drop(self, key: bytes) -> int:
         """As bpf_map_delete_elem()."""
-        place = self.elements.pop(key, 0)
-        if not place:
+        address = self.elements.pop(key, 0)
+        if not address:
             return -ENOENT
-        self.gone.append(place)
+        self.gone.append(address)
         self._machine_memory.give_back(len(key) + self._element + ELEMENT)
         return 0
 
     def forget(self) -> None:
         """Release removed elements: no program accesses them any longer."""
-        for place in self.gone:
-            del self._machine_memory.regions[place >> 32]
+        for address in self.gone:
+            del self._machine_memory.regions[address >> 32]
         self.gone.clear()
 
     # for user space
@@ -177,12 +177,12 @@ class MachineMap(Map):
         self.forget()
 
     def _read_gains_and_clear(self) -> list[tuple[bytes, bytes | State]]:
-        found = self._finish_items(self._gains_since_base(self._read_states()))
+        gains = self._finish_items(self._gains_since_base(self._read_states()))
         for key in list(self.elements):
             self.drop(key)
         self.forget()
         self._bases, self._zeroed = {}, set()
-        return list(found)
+        return list(gains)
 
     def _replace_value(self, key: bytes, value: bytes) -> None:
         self._machine_memory.write(self.elements[key], value)
@@ -200,8 +200,8 @@ class Machine:
         self.cpus = cpus
         self.memory = MachineMemory(room)
         self.maps = {named.name: MachineMap(named, self.memory, cpus) for named in spec.maps}
-        self._handles = {(HANDLES + number) << 32: found for number, found in enumerate(self.maps.values())}
-        self._changed = [found for found in self.maps.values() if not found.region]
+        self._handles = {(HANDLES + number) << 32: each for number, each in enumerate(self.maps.values())}
+        self._changed = [each for each in self.maps.values() if not each.region]
         self.now: Sequence[Any] = (0, 0, 0, 0, 0, b"")
         self.sent: list[bytes] = []
         self.urgent = False  # one of them asks for something to be done at once
@@ -230,13 +230,13 @@ class Machine:
             what = "memory: it follows no pointers" if error.helper in _READS else "what only a kernel can do"
             raise UnanswerableError(span, what) from None
 
-    def _shorten(self, helper: int, known: Sequence[int | StackPlace | None], place: Callable[..., str]) \
+    def _shorten(self, helper: int, known: Sequence[int | StackPlace | None], locate: Callable[..., str]) \
             -> tuple[str, dict[str, Any]] | None:
         """What a program does instead of a call: it reads the event directly, or a map whose key is at a known
         place."""
         if helper in _OF_EVENT:
             return _OF_EVENT[helper], {"machine": self}
-        map, key = self._handles.get(known[0]) if isinstance(known[0], int) else None, place(known[1])
+        map, key = self._handles.get(known[0]) if isinstance(known[0], int) else None, locate(known[1])
         if map is None or not key or map.region:
             return None
         space: dict[str, Any] = {f"bytes{size}": Layout(f"{size}s").unpack_from
@@ -249,7 +249,7 @@ class Machine:
             return f"find{number}({key}, 0)", space | {f"find{number}": map.elements.get}
         if helper == h.MAP_LOOKUP:
             return f"lookup{number}({key}, {cpu})", space | {f"lookup{number}": map.lookup, "machine": self}
-        value = place(known[2])
+        value = locate(known[2])
         if helper == h.MAP_UPDATE and value:
             return f"put{number}({key}, bytes{map.spec.value_size}({value})[0], r4, {cpu}) & {MASK}", \
                 space | {f"put{number}": map.put, "machine": self}
@@ -281,32 +281,32 @@ class Machine:
     # helpers; each returns a 64-bit number
 
     def lookup(self, map: int, key: int) -> int:
-        found = self._handles[map]
-        return found.lookup(self.memory.read(key, found.spec.key_size), self.now[3] if self.cpus > 1 else 0)
+        table = self._handles[map]
+        return table.lookup(self.memory.read(key, table.spec.key_size), self.now[3] if self.cpus > 1 else 0)
 
     def lookup_of_cpu(self, map: int, key: int, cpu: int) -> int:
-        found = self._handles[map]
-        return found.lookup(self.memory.read(key, found.spec.key_size), cpu) if cpu < self.cpus else 0
+        table = self._handles[map]
+        return table.lookup(self.memory.read(key, table.spec.key_size), cpu) if cpu < self.cpus else 0
 
     def update(self, map: int, key: int, value: int, flags: int) -> int:
-        found, read = self._handles[map], self.memory.read
-        return found.put(read(key, found.spec.key_size), read(value, found.spec.value_size), flags,
+        table, read = self._handles[map], self.memory.read
+        return table.put(read(key, table.spec.key_size), read(value, table.spec.value_size), flags,
                          self.now[3] if self.cpus > 1 else 0) & MASK
 
     def delete(self, map: int, key: int) -> int:
-        found = self._handles[map]
-        return found.drop(self.memory.read(key, found.spec.key_size)) & MASK
+        table = self._handles[map]
+        return table.drop(self.memory.read(key, table.spec.key_size)) & MASK
 
     def for_each(self, map: int, callback: int, context: int, flags: int) -> int:
-        found, function, count = self._handles[map], self._functions[callback], 0
+        table, function, count = self._handles[map], self._functions[callback], 0
         cpu = self.now[3] if self.cpus > 1 else 0
-        for key in list(found.elements):
-            if key not in found.elements:
+        for key in list(table.elements):
+            if key not in table.elements:
                 continue
             count += 1
-            place = self.memory.add(key)
-            ends = function(map, place, found.lookup(key, cpu), context)
-            del self.memory.regions[place >> 32]
+            address = self.memory.add(key)
+            ends = function(map, address, table.lookup(key, cpu), context)
+            del self.memory.regions[address >> 32]
             if ends:
                 break
         return count

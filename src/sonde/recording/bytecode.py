@@ -152,45 +152,45 @@ class _PythonWriter:
 
     def _reach(self, entry: int) -> list[int]:
         """The slots of a function, in order."""
-        found: set[int] = set()
+        reached: set[int] = set()
         pending = [entry]
         while pending:
             slot = pending.pop()
-            if slot in found:
+            if slot in reached:
                 continue
             if slot not in self._insns:
                 raise UntranslatableError(slot, 0)
-            found.add(slot)
+            reached.add(slot)
             pending += self._following(slot)
-        return sorted(found)
+        return sorted(reached)
 
     def _following(self, slot: int) -> list[int]:
         insn = self._insns[slot]
-        behind = slot + (2 if insn.wide else 1)
+        after = slot + (2 if insn.wide else 1)
         if insn.code & 7 not in (JMP, JMP32) or insn.wide:
-            return [behind]
+            return [after]
         name = JMP_NAMES[insn.code & 0xF0]
         if name == "exit":
             return []
         if name == "call":
-            return [behind]
-        return [self._target(slot)] + ([] if name == "ja" else [behind])
+            return [after]
+        return [self._target(slot)] + ([] if name == "ja" else [after])
 
     def _target(self, slot: int) -> int:
         insn = self._insns[slot]
         return slot + 1 + (insn.imm if insn.code & 7 == JMP32 and JMP_NAMES[insn.code & 0xF0] == "ja" else insn.off)
 
     def _leaders(self, entry: int, slots: Sequence[int]) -> list[int]:
-        found = {entry}
+        leaders = {entry}
         before = -1
         for slot in slots:
             if before >= 0 and slot not in self._following(before)[-1:]:
-                found.add(slot)
+                leaders.add(slot)
             insn = self._insns[slot]
             if insn.code & 7 in (JMP, JMP32) and not insn.wide and JMP_NAMES[insn.code & 0xF0] not in ("exit", "call"):
-                found.update(self._following(slot))
+                leaders.update(self._following(slot))
             before = slot
-        return sorted(found)
+        return sorted(leaders)
 
     def _go_on(self, last: int, number: int) -> list[str]:
         """Continue after a block that does not end with a jump, where the next slot is not the next block."""
@@ -211,18 +211,18 @@ class _PythonWriter:
 
     def _find_known(self, entry: int) -> dict[int, Known]:
         """What registers hold before each slot, on every path to it."""
-        found: dict[int, Known] = {entry: {10: StackPlace(STACK)}}
+        known: dict[int, Known] = {entry: {10: StackPlace(STACK)}}
         pending = [entry]
         while pending:
             slot = pending.pop()
-            after = self._after(slot, found[slot])
+            after = self._after(slot, known[slot])
             for following in self._following(slot):
-                before = found.get(following)
+                before = known.get(following)
                 same = after if before is None else {r: v for r, v in before.items() if after.get(r) == v}
                 if same != before:
-                    found[following] = same
+                    known[following] = same
                     pending.append(following)
-        return found
+        return known
 
     def _after(self, slot: int, before: Known) -> Known:
         insn = self._insns[slot]
@@ -283,19 +283,20 @@ class _PythonWriter:
     def _access(self, slot: int, insn: Insn) -> list[str]:
         kind, size = insn.code & 7, SIZE_OF[insn.code & 0x18]
         base = insn.src if kind == LDX else insn.dst
-        place, before = self.place(self._known[slot].get(base), insn.off), []
-        if not place:  # beyond 64 bits there is no region, so the sum need not be truncated
+        location, before = self.place(self._known[slot].get(base), insn.off), []
+        if not location:  # beyond 64 bits there is no region, so the sum need not be truncated
             before = [f"a = r{base} + {insn.off}"] if insn.off else []
-            place = "regions[a >> 32], a & 4294967295" if insn.off else f"regions[r{base} >> 32], r{base} & 4294967295"
+            address = "a" if insn.off else f"r{base}"
+            location = f"regions[{address} >> 32], {address} & 4294967295"
         if kind == LDX:
             signed = insn.code & 0xE0 == MEMSX
-            found = f"gets{size}({place})[0] & {MASK}" if signed else f"get{size}({place})[0]"
-            return [*before, f"r{insn.dst} = {found}"]
+            loaded = f"gets{size}({location})[0] & {MASK}" if signed else f"get{size}({location})[0]"
+            return [*before, f"r{insn.dst} = {loaded}"]
         mask = (1 << 8 * size) - 1
         if kind == STX and insn.code & 0xE0 == ATOMIC:
-            return [*before, f"old = get{size}({place})[0]", *_atomic(slot, insn, f"put{size}({place}, ", mask)]
+            return [*before, f"old = get{size}({location})[0]", *_atomic(slot, insn, f"put{size}({location}, ", mask)]
         value = (f"r{insn.src}" if size == 8 else f"r{insn.src} & {mask}") if kind == STX else str(insn.imm & mask)
-        return [*before, f"put{size}({place}, {value})"]
+        return [*before, f"put{size}({location}, {value})"]
 
     def _wide(self, slot: int, insn: Insn) -> int:
         if insn.src == PSEUDO_FUNC:
@@ -316,10 +317,10 @@ class _PythonWriter:
             return [self._call(slot, insn)]
         if name == "ja":
             return self._jump_to(self._target(slot), number) or ["pass"]
-        target, behind = (self._blocks[each] for each in self._following(slot))
+        target, after = (self._blocks[each] for each in self._following(slot))
         back = "; continue" if target <= number else ""
         lines = [f"if {_condition(name, insn)}: pc = {target}{back}"]
-        return lines if behind == number + 1 else [*lines, f"else: pc = {behind}{'; continue' * (behind <= number)}"]
+        return lines if after == number + 1 else [*lines, f"else: pc = {after}{'; continue' * (after <= number)}"]
 
     def _call(self, slot: int, insn: Insn) -> str:
         if insn.src == PSEUDO_CALL:

@@ -88,10 +88,10 @@ def unshuffle_bytes(data: bytes, size: int) -> bytes:
     """The numbers again."""
     if size == 1:
         return data
-    count, found = len(data) // size, bytearray(len(data))
+    count, unshuffled = len(data) // size, bytearray(len(data))
     for at in range(size):
-        found[at::size] = data[at * count:(at + 1) * count]
-    return bytes(found)
+        unshuffled[at::size] = data[at * count:(at + 1) * count]
+    return bytes(unshuffled)
 
 
 def pack_numbers(data: bytes, size: int) -> bytes:
@@ -239,7 +239,7 @@ class BlockOfRecords:
         if sites > 1:
             self.order = array("H", unpack_numbers(data[at:at + 1 + 2 * self.count], 2, self.count)).tolist()
             at += 1 + 2 * self.count
-            if Counter(self.order) != {place: count for place, (_, count) in enumerate(self.sites)}:
+            if Counter(self.order) != {index: count for index, (_, count) in enumerate(self.sites)}:
                 raise RecordingError("the order of a block's records is not that of its sites")
         self._shapes = [SiteColumns(spec.sites[site]) for site, _ in self.sites]
         self.columns: list[list[bytes]] = []
@@ -259,8 +259,8 @@ class BlockOfRecords:
 
     def last_time(self) -> int:
         """The time of the last record, in nanoseconds of the boot clock."""
-        place = self.order[-1] if self.order else 0
-        return int.from_bytes(unpack_numbers(self.columns[place][1], 8, self.sites[place][1])[-8:], sys.byteorder)
+        site = self.order[-1] if self.order else 0
+        return int.from_bytes(unpack_numbers(self.columns[site][1], 8, self.sites[site][1])[-8:], sys.byteorder)
 
     def records(self) -> Batch:
         """The records, in order."""
@@ -271,10 +271,10 @@ class BlockOfRecords:
             times = array("Q", unpack_numbers(self.columns[0][1], 8, self.count)).tolist()
             return Batch(0, b"".join(each[0]), times, site, range(0, size * self.count, size))
         names, nexts = [site for site, _ in self.sites], [records.__next__ for records in map(iter, each)]
-        records = [nexts[place]() for place in self.order]
+        records = [nexts[index]() for index in self.order]
         times = [int.from_bytes(record[8:16], sys.byteorder) for record in records]
         offsets = list(accumulate(map(len, records), initial=0))[:-1]
-        return Batch(0, b"".join(records), times, [names[place] for place in self.order], offsets)
+        return Batch(0, b"".join(records), times, [names[index] for index in self.order], offsets)
 
 
 class RecordGatherer:
@@ -302,8 +302,8 @@ class RecordGatherer:
         parts = [_PAIR.pack(len(self._order), len(sites)),
                  *[_PAIR.pack(site, len(self._records[site])) for site in sites]]
         if len(sites) > 1:
-            place = {site: index for index, site in enumerate(sites)}
-            parts.append(pack_numbers(array("H", map(place.__getitem__, self._order)).tobytes(), 2))
+            index_of = {site: index for index, site in enumerate(sites)}
+            parts.append(pack_numbers(array("H", map(index_of.__getitem__, self._order)).tobytes(), 2))
         for site in sites:
             for column in self._shapes[site].pack(self._records[site]):
                 parts += [_COUNT.pack(len(column)), column]

@@ -31,8 +31,8 @@ SINGLE = (t.Int, t.Bool, t.Str)  # values of these types are numbers or bytes in
 class UnanswerableError(UsageError):
     """The recording cannot answer."""
 
-    def __init__(self, place: Span | None, what: str, hints: Sequence[str] = ()) -> None:
-        super().__init__(f"{place}: a recording cannot be asked for {what}" if place is not None
+    def __init__(self, span: Span | None, what: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(f"{span}: a recording cannot be asked for {what}" if span is not None
                          else f"a recording cannot be asked for {what}",
                          [*hints, "it has what events are made of (sonde record --events), and nothing of the machine"])
 
@@ -66,8 +66,8 @@ class States:
     def __init__(self, checked: CheckedScript) -> None:
         self.maps = checked.maps
         self.used: list[tuple[str, int]] = []
-        self.stepped = {place.name for probe in checked.probes for tree in probe.trees for node in walk_nodes(tree)
-                        for place in _stepped(node)}  # maps of numbers that may have outgrown their type
+        self.stepped = {ref.name for probe in checked.probes for tree in probe.trees for node in walk_nodes(tree)
+                        for ref in _stepped(node)}  # maps of numbers that may have outgrown their type
         self.ordered = False
         self._counts_reads = checked.options.count_reads
 
@@ -85,18 +85,18 @@ class States:
 
     def use_added(self, name: str, span: Span | None) -> int:
         """The same, where values are only added to."""
-        found = self.maps[name]
-        if not isinstance(found.value, SINGLE) or found.kind not in _PLAIN_KINDS or self._counts_reads:
+        named = self.maps[name]
+        if not isinstance(named.value, SINGLE) or named.kind not in _PLAIN_KINDS or self._counts_reads:
             raise UnanswerableError(span, "a map of other values")
         return self.use(name)
 
 
 def _stepped(node: ast.Node) -> Iterator[ast.MapRef]:
     """The element that is added to."""
-    place = node.operand if isinstance(node, ast.Unary) and node.op in ("++", "--") \
+    target = node.operand if isinstance(node, ast.Unary) and node.op in ("++", "--") \
         else node.target if isinstance(node, ast.Assign) and node.op != "=" else None
-    if isinstance(place, ast.MapRef):
-        yield place
+    if isinstance(target, ast.MapRef):
+        yield target
 
 
 class Expressions:
@@ -159,8 +159,8 @@ class Expressions:
         type = self._states.maps[node.name].value
         if isinstance(type, t.Str):
             return f"g{number}({self.key(node.name, node.key)}, b'')"
-        found = f"g{number}({self.key(node.name, node.key)}, 0)"
-        return wrap(found, type) if node.name in self._states.stepped else found
+        value = f"g{number}({self.key(node.name, node.key)}, 0)"
+        return wrap(value, type) if node.name in self._states.stepped else value
 
     def kept(self, node: ast.Expr) -> str:
         """The value as a variable or a key keeps it: see Lower.kept_value()."""
@@ -245,9 +245,9 @@ def quotient(failed: list[int], number: int, left: int, right: int) -> int:
     if not right:
         failed[number] += 1
         return 1
-    found = abs(left) // abs(right)
-    too_large = left < 0 and found == 1 << 63  # the lowest number by -1
-    return -found if (left < 0) != (right < 0) or too_large else found
+    magnitude = abs(left) // abs(right)
+    too_large = left < 0 and magnitude == 1 << 63  # the lowest number by -1
+    return -magnitude if (left < 0) != (right < 0) or too_large else magnitude
 
 
 def remainder(failed: list[int], number: int, left: int, right: int) -> int:
@@ -255,8 +255,8 @@ def remainder(failed: list[int], number: int, left: int, right: int) -> int:
     if not right:
         failed[number] += 1
         return 1
-    found = abs(left) % abs(right)
-    return found if left >= 0 else -found
+    magnitude = abs(left) % abs(right)
+    return magnitude if left >= 0 else -magnitude
 
 
 def _negate(code: str, type: Type | None) -> str:

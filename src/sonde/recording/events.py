@@ -40,7 +40,7 @@ def events_script(wanted: str, world: World) -> str:
 
 def find_tracepoints(wanted: str, world: World) -> list[tuple[str, str]]:
     """(category, event) of each."""
-    found: dict[tuple[str, str], None] = {}
+    tracepoints: dict[tuple[str, str], None] = {}
     for point in wanted.split(","):
         kind, _, pattern = point.strip().partition(":")
         if kind not in _KINDS or pattern.count(":") != 1:
@@ -49,21 +49,21 @@ def find_tracepoints(wanted: str, world: World) -> list[tuple[str, str]]:
         names = [name for name in world.tracepoints() if fnmatchcase(":".join(name), pattern)]
         if not names:
             raise UsageError(f"nothing matches {point}")
-        found |= dict.fromkeys(sorted(names))
-    return list(found)
+        tracepoints |= dict.fromkeys(sorted(names))
+    return list(tracepoints)
 
 
 def _event_clause(world: World, category: str, event: str) -> str:
-    kept = [f"{name}={name}" for name in BUILTINS]
-    kept += [f"{FIELD}{name}=args.{name}" for name in kept_arguments(world, category, event)]
-    return f"tracepoint:{category}:{event} {{ print(({', '.join(kept)})); }}\n"
+    values = [f"{name}={name}" for name in BUILTINS]
+    values += [f"{FIELD}{name}=args.{name}" for name in kept_arguments(world, category, event)]
+    return f"tracepoint:{category}:{event} {{ print(({', '.join(values)})); }}\n"
 
 
 def kept_arguments(world: World, category: str, event: str) -> list[str]:
     """The arguments that columns can hold."""
-    found = world.tracepoint_format(category, event)
-    return [field.name for field in found.args.fields if not field.data_loc and not field.bit_size
-            and isinstance(field.type, t.Int | t.Bool | t.Pointer | t.Str)] if found is not None else []
+    format = world.tracepoint_format(category, event)
+    return [field.name for field in format.args.fields if not field.data_loc and not field.bit_size
+            and isinstance(field.type, t.Int | t.Bool | t.Pointer | t.Str)] if format is not None else []
 
 
 def plain_events(wanted: str, world: World) -> list[Json]:
@@ -78,10 +78,10 @@ def read_events(plain: Json, spec: ScriptSpec) -> list[RecordedEvent]:
     if plain is None:
         raise UsageError("the recording has no events that could be asked: it keeps what its script printed",
                          ["sonde record --events PROBE[,PROBE] keeps events whole"])
-    found = [_read_event(each, number, spec) for number, each in enumerate(map(as_object, as_list(plain)))]
-    if len(found) != len(spec.sites) or len({event.name for event in found}) != len(found):
+    events = [_read_event(each, number, spec) for number, each in enumerate(map(as_object, as_list(plain)))]
+    if len(events) != len(spec.sites) or len({event.name for event in events}) != len(events):
         raise RecordingError("its events are not those of its script")
-    return found
+    return events
 
 
 def _read_event(plain: JsonObject, number: int, spec: ScriptSpec) -> RecordedEvent:

@@ -208,11 +208,11 @@ class Execution:
             runs.append(runner.run if runner is not None else None)
             rows.append(self._rows(runner, count, leaves, packed) if runner is not None else iter(()))
         machine, due = self.machine, self.machine.produced + PORTION
-        for place in block.order or [0] * block.count:
-            run = runs[place]
+        for index in block.order or [0] * block.count:
+            run = runs[index]
             if run is None:
                 continue
-            run(next(rows[place]))
+            run(next(rows[index]))
             if machine.urgent or machine.produced > due:
                 yield from self._take_sent()
                 due = machine.produced + PORTION
@@ -225,21 +225,21 @@ class Execution:
         columns = []
         names = list(runner.event.fields)
         for name in runner.names:
-            place, type = 2 + names.index(name), runner.event.fields[name]  # after the probe and the time
-            leaf = leaves[place]
+            column, type = 2 + names.index(name), runner.event.fields[name]  # after the probe and the time
+            leaf = leaves[column]
             if leaf.kind != (TEXT if isinstance(type, t.Str) else NUMBER):
                 raise RecordingError("an event's columns are not those of its arguments")
-            columns.append(read_column(leaf, packed[place], count, type))
+            columns.append(read_column(leaf, packed[column], count, type))
         return zip(*columns)
 
     def _take_sent(self) -> Iterator[Records]:
         """The records that were sent, split after each that asks for something to be done at once."""
         machine = self.machine
-        found, machine.sent[:], machine.urgent = machine.sent[:], [], False
-        while found:
-            behind = next((at for at, record in enumerate(found, 1)
-                           if int.from_bytes(record[:4], byteorder) in self._controls), len(found))
-            part, found = found[:behind], found[behind:]
+        records, machine.sent[:], machine.urgent = machine.sent[:], [], False
+        while records:
+            end = next((at for at, record in enumerate(records, 1)
+                        if int.from_bytes(record[:4], byteorder) in self._controls), len(records))
+            part, records = records[:end], records[end:]
             site = int.from_bytes(part[-1][:4], byteorder)
             if site in self._exits:
                 self._exit(part[-1], site)

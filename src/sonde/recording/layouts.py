@@ -47,9 +47,9 @@ def plain_spec(spec: s.ScriptSpec) -> JsonObject:
     """The part of a spec that is kept, as plain data."""
     writer = _LayoutWriter()
     named = [m for m in spec.maps if m.name.startswith("@")]
-    kept = [m for m in spec.maps if m in named or any(m.name == each.short for each in named)]
+    maps = [m for m in spec.maps if m in named or any(m.name == each.short for each in named)]
     return {"script": spec.source.text, "name": spec.source.name, "tool": spec.source.internal, "probes": spec.probes,
-            "sites": writer.plain(spec.sites), "maps": writer.plain(kept), "errors": writer.plain(spec.errors),
+            "sites": writer.plain(spec.sites), "maps": writer.plain(maps), "errors": writer.plain(spec.errors),
             "config": writer.plain(spec.config), "structs": writer.structs}
 
 
@@ -96,17 +96,17 @@ class _LayoutWriter:
 def read_spec(plain: JsonObject) -> s.ScriptSpec:
     """The spec from the data of :func:`plain_spec`; it has no programs. RecordingError if it is not sound."""
     reader = _LayoutReader(plain)
-    found = s.ScriptSpec([], reader.list_of("maps", s.MapSpec), reader.list_of("sites", s.EventSite),
-                         reader.list_of("errors", s.ErrorSite), reader.probes, [],
-                         reader.read("Config", plain.get("config")), reader.source)
-    names = {m.name for m in found.maps}
-    for site in found.sites:
+    spec = s.ScriptSpec([], reader.list_of("maps", s.MapSpec), reader.list_of("sites", s.EventSite),
+                        reader.list_of("errors", s.ErrorSite), reader.probes, [],
+                        reader.read("Config", plain.get("config")), reader.source)
+    names = {m.name for m in spec.maps}
+    for site in spec.sites:
         _check_site(site, names)
-    for named in found.maps:
+    for named in spec.maps:
         _check_map(named, names)
-    if len(names) != len(found.maps):
+    if len(names) != len(spec.maps):
         raise RecordingError("its head has two maps of one name")
-    return found
+    return spec
 
 
 def _need(condition: object, what: str) -> None:
@@ -162,11 +162,11 @@ class _LayoutReader:
         values = {field: self._read_field(field, forms[field], plain[field]) for field in forms if field in plain}
         if kind in (t.Pointer, t.Address):
             values["to"] = t.VOID
-        found = kind(**values)
-        if isinstance(found, t.Type):
-            _check_type(found)
-            self._count_parts(found.count if isinstance(found, t.Array) else 1)
-        return found
+        record = kind(**values)
+        if isinstance(record, t.Type):
+            _check_type(record)
+            self._count_parts(record.count if isinstance(record, t.Array) else 1)
+        return record
 
     def _read_field(self, name: str, form: str, plain: Json) -> Any:
         if name == "span":
@@ -193,11 +193,11 @@ class _LayoutReader:
     def _read_member(self, plain: list[Json], size: int) -> t.StructField:
         _need(len(plain) == 6, "a member of a struct is none")
         forms = ["str", "Type", "int", "int", "int", "bool"]
-        found = t.StructField(*[self.read(form, each) for form, each in zip(forms, plain)])
-        _need(0 <= found.bit_offset < 64 and 0 <= found.bit_size <= 64, "bits of a member that it does not have")
-        needed = 4 if found.data_loc else (found.bit_offset + found.bit_size + 7) // 8 or found.type.size
-        _need(0 <= found.offset and found.offset + needed <= size, "a member after the end of its struct")
-        return found
+        member = t.StructField(*[self.read(form, each) for form, each in zip(forms, plain)])
+        _need(0 <= member.bit_offset < 64 and 0 <= member.bit_size <= 64, "bits of a member that it does not have")
+        needed = 4 if member.data_loc else (member.bit_offset + member.bit_size + 7) // 8 or member.type.size
+        _need(0 <= member.offset and member.offset + needed <= size, "a member after the end of its struct")
+        return member
 
     def _count_parts(self, more: int) -> None:
         self._total += more
@@ -211,7 +211,7 @@ def _giver(fields: tuple[t.StructField, ...]) -> Callable[[], tuple[t.StructFiel
 def _annotation(kind: type[Record], field: str) -> str:
     """A field's annotation, in the class itself or the base that it comes from."""
     from inspect import get_annotations
-    return next(str(found[field]) for found in map(get_annotations, kind.__mro__) if field in found)
+    return next(str(annotations[field]) for annotations in map(get_annotations, kind.__mro__) if field in annotations)
 
 
 def _check_type(type: t.Type) -> None:
@@ -272,9 +272,9 @@ def _apart(places: list[tuple[int, int]]) -> bool:
 
 
 def _is_sound(part: s.FormatPart) -> bool:
-    found = re.fullmatch(r"[-+ #0]*([0-9]{0,5})(?:\.[0-9]{0,5})?", part.spec)
+    match = re.fullmatch(r"[-+ #0]*([0-9]{0,5})(?:\.[0-9]{0,5})?", part.spec)
     return part.conversion in _CONVERSIONS and part.length in ("", "hh", "h", "l", "ll", "j", "z", "t") \
-        and found is not None and int(found[1] or 0) <= _WIDEST
+        and match is not None and int(match[1] or 0) <= _WIDEST
 
 
 def _check_map(named: s.MapSpec, names: set[str]) -> None:

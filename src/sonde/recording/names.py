@@ -22,13 +22,13 @@ _SHAPES: dict[str, tuple[list[type], type | list[type] | str]] = {
     "group_name": ([str, int], str), "code_places": ([int, int], "places"),
     "stack_frames": ([int], "numbers"), "unwound": ([int], "numbers")}
 
-Asked = tuple[int | str, ...]
+Argument = tuple[int | str, ...]
 Answer = str | Sequence[int] | Sequence[tuple[str, str, int]] | tuple[str, int] | tuple[str, int, str] | None
-Tell = Callable[[str, Asked, Answer], object]  # (question, argument, answer)
+Tell = Callable[[str, Argument, Answer], object]  # (question, argument, answer)
 A = TypeVar("A", bound=Answer)
 
 
-class ToldNames:
+class NameRecorder:
     """The context of a run that is recorded: its answers are also recorded. ``moment`` is the time of what is being
     delivered, in nanoseconds of the boot clock."""
 
@@ -43,55 +43,55 @@ class ToldNames:
         self.last_unwound = 0
 
     def ksym(self, address: int) -> tuple[str, int] | None:
-        return self._told("ksym", (address,), self._live.ksym(address))
+        return self._record("ksym", (address,), self._live.ksym(address))
 
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
-        return self._told("usym", (address, tgid), self._live.usym(address, tgid))
+        return self._record("usym", (address, tgid), self._live.usym(address, tgid))
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
         """The live context's answer; an empty one is not recorded."""
-        found = self._live.code_places(address, tgid)
-        if found:
-            self._tell("code_places", (address, tgid), found)
-        return found
+        places = self._live.code_places(address, tgid)
+        if places:
+            self._tell("code_places", (address, tgid), places)
+        return places
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
-        return self._told("build_id", (address, tgid), self._live.build_id(address, tgid))
+        return self._record("build_id", (address, tgid), self._live.build_id(address, tgid))
 
     def user_name(self, uid: int) -> str:
-        return self._told("user_name", (uid,), self._live.user_name(uid))
+        return self._record("user_name", (uid,), self._live.user_name(uid))
 
     def syscall_name(self, number: int) -> str:
-        return self._told("syscall_name", (number,), self._live.syscall_name(number))
+        return self._record("syscall_name", (number,), self._live.syscall_name(number))
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
-        return self._told("cgroup_path", (cgroup, filter), self._live.cgroup_path(cgroup, filter))
+        return self._record("cgroup_path", (cgroup, filter), self._live.cgroup_path(cgroup, filter))
 
     def group_name(self, kind: str, cgroup: int) -> str:
-        return self._told("group_name", (kind, cgroup), self._live.group_name(kind, cgroup))
+        return self._record("group_name", (kind, cgroup), self._live.group_name(kind, cgroup))
 
     def stack_frames(self, stack: int) -> Sequence[int]:
-        return self._told("stack_frames", (stack,), self._live.stack_frames(stack))
+        return self._record("stack_frames", (stack,), self._live.stack_frames(stack))
 
     def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
         """As the live context does it; the frames get a number, under which they are recorded."""
-        found: Sequence[int] = self._live.unwind_stack(registers, stack, base, tgid, limit)
-        known = self._unwound.get(tuple(found))
+        frames: Sequence[int] = self._live.unwind_stack(registers, stack, base, tgid, limit)
+        known = self._unwound.get(tuple(frames))
         if known is None:
             if len(self._unwound) >= MOST_UNWOUND:
                 self._unwound.clear()
             self._numbered += 1
-            known = self._unwound[tuple(found)] = self._numbered
-            self._tell("unwound", (known,), list(found))
+            known = self._unwound[tuple(frames)] = self._numbered
+            self._tell("unwound", (known,), list(frames))
         self.last_unwound = known
-        return found
+        return frames
 
     def boot_time(self) -> int:
         """The time of what is being delivered."""
         return self.moment
 
-    def _told(self, question: str, asked: Asked, answer: A) -> A:
-        self._tell(question, asked, answer)
+    def _record(self, question: str, argument: Argument, answer: A) -> A:
+        self._tell(question, argument, answer)
         return answer
 
 
@@ -112,13 +112,13 @@ class RecordedNames:
         if not isinstance(entries, list):
             raise RecordingError("names are no list")
         for entry in entries:
-            question, asked, answer = as_list(entry)
-            if not isinstance(asked, list) or not _is_answer(question, asked, answer):
+            question, argument, answer = as_list(entry)
+            if not isinstance(argument, list) or not _is_answer(question, argument, answer):
                 raise RecordingError("a name is none")
             self._room -= ENTRY + (8 * len(answer) if isinstance(answer, list) else 0) + _text_bytes(answer)
             if self._room < 0:
                 raise RecordingError("it has more names than there is room for", hints=["--memory gives it more room"])
-            self._known[(question, *asked)] = tuple(answer) if isinstance(answer, list) else answer
+            self._known[(question, *argument)] = tuple(answer) if isinstance(answer, list) else answer
 
     def ksym(self, address: int) -> tuple[str, int] | None:
         return self._known.get(("ksym", address))
@@ -127,8 +127,8 @@ class RecordedNames:
         return self._known.get(("usym", address, tgid))
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
-        found: Sequence[tuple[str, str, int]] = self._known.get(("code_places", address, tgid), ())
-        return found
+        places: Sequence[tuple[str, str, int]] = self._known.get(("code_places", address, tgid), ())
+        return places
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return self._known.get(("build_id", address, tgid))
@@ -153,8 +153,8 @@ class RecordedNames:
         return self._frames("unwound", next(iter(registers.values()), 0))
 
     def _frames(self, question: str, number: int) -> Sequence[int]:
-        found: Sequence[int] = self._known.get((question, number), ())
-        return found
+        frames: Sequence[int] = self._known.get((question, number), ())
+        return frames
 
     def probe_name(self, index: int) -> str:
         return self._probes[index] if 0 <= index < len(self._probes) else str(index)
@@ -175,11 +175,11 @@ def _text_bytes(answer: Json) -> int:
     return len(answer) if isinstance(answer, str) else 0
 
 
-def _is_answer(question: Json, asked: list[Json], answer: Json) -> bool:
+def _is_answer(question: Json, argument: list[Json], answer: Json) -> bool:
     if not isinstance(question, str) or question not in _SHAPES:
         return False
     shape, form = _SHAPES[question]
-    if list(map(type, asked)) != shape:
+    if list(map(type, argument)) != shape:
         return False
     if form == "numbers":
         return isinstance(answer, list) and all(type(each) is int and 0 <= each < 1 << 64 for each in answer)

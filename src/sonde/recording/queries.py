@@ -148,8 +148,8 @@ class Question:
         given = (self._failed, self._sent.append, *self._states)
         if len(rows) > 1 and self._writer.states.ordered:
             sites = tuple(rows)
-            place = [sites.index(site) if site in rows else -1 for site, _ in block.sites]
-            self._loop(sites)(map(place.__getitem__, block.order), *rows.values(), *given)
+            index_of = [sites.index(site) if site in rows else -1 for site, _ in block.sites]
+            self._loop(sites)(map(index_of.__getitem__, block.order), *rows.values(), *given)
         else:
             for site, each in rows.items():
                 self._loop((site,))(each, *given)
@@ -161,8 +161,8 @@ class Question:
         event, step = self._events[site]
         names = list(event.fields)
         places = [2 + names.index(name) for name in step.columns]  # after the probe and the time
-        columns = {name: read_column(leaves[place], packed[place], count, event.fields[name])
-                   for name, place in zip(step.columns, places)}
+        columns = {name: read_column(leaves[column], packed[column], count, event.fields[name])
+                   for name, column in zip(step.columns, places)}
         if "cpu" in columns:
             check_cpu(int(max(columns["cpu"])), self._cpus)
         return rows_of(list(columns.values()), count)
@@ -190,24 +190,24 @@ class AnswerMap:
 
     def items(self) -> list[RawItem]:
         named, value, first = self.spec, self.spec.value, self._first
-        found: list[RawItem]
+        items: list[RawItem]
         if not isinstance(value, Aggregate):
-            found = [(_pack_key(named, key), _pack(value, number)) for key, number in first.items()] if value else []
+            items = [(_pack_key(named, key), _pack(value, number)) for key, number in first.items()] if value else []
         elif value.row.buckets:
-            found = [(_pack_key(named, key), tuple(counts)) for key, counts in _gather_buckets(value, first).items()]
+            items = [(_pack_key(named, key), tuple(counts)) for key, counts in _gather_buckets(value, first).items()]
         else:
             words = [_words(value, key, first, self._second) for key in first]
-            found = [*zip([_pack_key(named, key) for key in first], apply_signs(value, words))]
-        if len(found) > named.max_entries:
-            raise UsageError(f"{named.name} has {len(found)} keys, more than max_map_keys allows",
-                             hints=[f"config = {{ max_map_keys = {1 << len(found).bit_length()} }}"])
-        return found
+            items = [*zip([_pack_key(named, key) for key in first], apply_signs(value, words))]
+        if len(items) > named.max_entries:
+            raise UsageError(f"{named.name} has {len(items)} keys, more than max_map_keys allows",
+                             hints=[f"config = {{ max_map_keys = {1 << len(items).bit_length()} }}"])
+        return items
 
     def read_and_clear(self) -> list[RawItem]:
         """The items; the map is empty afterwards."""
-        found = self.items()
+        items = self.items()
         self.clear()
-        return found
+        return items
 
     def clear(self) -> None:
         self._first.clear()
@@ -215,13 +215,13 @@ class AnswerMap:
 
 
 def _gather_buckets(aggregate: Aggregate, counts: dict[Key, int]) -> dict[Key, list[int]]:
-    found: dict[Key, list[int]] = {}
+    buckets: dict[Key, list[int]] = {}
     for pair, count in counts.items():
         assert isinstance(pair, tuple)
         key, bucket = pair
         assert isinstance(bucket, int)
-        found.setdefault(key, [0] * aggregate.words)[bucket] += count
-    return found
+        buckets.setdefault(key, [0] * aggregate.words)[bucket] += count
+    return buckets
 
 
 def _words(aggregate: Aggregate, key: Key, first: dict[Key, int], second: dict[Key, int]) -> tuple[int, ...]:
@@ -238,10 +238,10 @@ def _pack_key(named: MapSpec, key: Key) -> bytes:
 def _pack(type: Type, value: Key) -> bytes:
     if isinstance(value, tuple):
         assert isinstance(type, t.Tuple)
-        found = bytearray(type.size)
+        packed = bytearray(type.size)
         for part, offset, each in zip(type.of, type.offsets, value):
-            found[offset:offset + part.size] = _pack(part, each)
-        return bytes(found)
+            packed[offset:offset + part.size] = _pack(part, each)
+        return bytes(packed)
     if isinstance(value, bytes):
         return value[:type.size].ljust(type.size, b"\0")
     return (int(value or 0) & (1 << 8 * type.size) - 1).to_bytes(type.size, byteorder)
@@ -269,10 +269,10 @@ def ask(recording: Recording, source: Source, options: Options, room: int) -> Qu
         pass
     forms = {}
     for (category, name), event in zip(tracepoint_names(list(events.values())), events.values()):
-        found = world.tracepoint_format(category, name)
-        if found is None:
+        format = world.tracepoint_format(category, name)
+        if format is None:
             raise RecordingError("its events are none")
-        forms[event.name] = found
+        forms[event.name] = format
     return Execution(recording, checked, spec, events, forms, world.cpus, room)
 
 
@@ -285,9 +285,9 @@ class _AnsweringSession(ReplaySession):
         self.attached = question.points
 
     def losses(self) -> Losses:
-        found = super().losses()
-        values = dict(zip(found._fields, found.values()))
-        return Losses(**values | {"errors": [*found.errors, *self._question.failures()]})
+        losses = super().losses()
+        values = dict(zip(losses._fields, losses.values()))
+        return Losses(**values | {"errors": [*losses.errors, *self._question.failures()]})
 
     @property
     def reason(self) -> str:
@@ -320,13 +320,13 @@ class AnsweringTrace(ReplayTrace):
 
     def next_records(self, timeout: float | None = None) -> Records:
         with Sound(self.recording.name):
-            found = next(self._runs, None)
-        self._replayed.done = found is None
-        if found is None and self.recording.truncated:
+            records = next(self._runs, None)
+        self._replayed.done = records is None
+        if records is None and self.recording.truncated:
             self._bind_reader()  # what the maps would hold is not known
-        self._timed(found or Records())
+        self._timed(records or Records())
         self._look()
-        return found or Records()
+        return records or Records()
 
     def _look(self) -> None:
         """Show the maps to a view that draws them over time, once per second of the recording."""

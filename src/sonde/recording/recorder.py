@@ -34,7 +34,7 @@ from ..types import StackCopy
 from .columns import MOST_RECORDS, RecordGatherer
 from .container import BlockWriter
 from .layouts import plain_spec
-from .names import ENTRY, Answer, Asked, ToldNames, ask_names, has_names
+from .names import ENTRY, Answer, Argument, NameRecorder, ask_names, has_names
 from .snapshots import ItemReader, MapSnapshot, pack_snapshot, pack_with_head
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Recorder:
         self._writer = BlockWriter(descriptor)
         self._records = RecordGatherer(spec)
         self._names: list[Json] = []
-        self._told: dict[Asked, Answer] = {}
+        self._answers: dict[Argument, Answer] = {}
         self._room = _ROOM
         self.left_out = 0  # names and outputs for which there was no room
         self._attached: list[tuple[bytes, bytes]] = []  # blocks for the last record
@@ -77,13 +77,13 @@ class Recorder:
         self.flush()
         self._writer.write_block(tag, json.dumps(plain).encode())
 
-    def tell_name(self, question: str, asked: Asked, answer: Answer) -> None:
+    def tell_name(self, question: str, argument: Argument, answer: Answer) -> None:
         """Take an answer, unless it is the same as before."""
-        key = (question, *asked)
-        before = self._told.get(key)
-        if key in self._told and (before is answer or before == answer) or question == "stack_frames" and before:
+        key = (question, *argument)
+        before = self._answers.get(key)
+        if key in self._answers and (before is answer or before == answer) or question == "stack_frames" and before:
             return
-        if key in self._told:
+        if key in self._answers:
             self.flush()  # what came before has the other name
         size = ENTRY + (8 * len(answer) if isinstance(answer, list | tuple) else 0) + sum(
             [len(text) for text in (answer if isinstance(answer, tuple) else (answer,)) if isinstance(text, str)])
@@ -91,8 +91,8 @@ class Recorder:
             self.left_out += 1
             return
         self._room -= size
-        self._told[key] = answer
-        self._names.append([question, asked, answer])
+        self._answers[key] = answer
+        self._names.append([question, argument, answer])
 
     def add_records(self, site: int, records: list[bytes], attached: bool = False) -> None:
         """Take records of a site; ``attached``: what was attached since the last flush belongs to the next one."""
@@ -157,7 +157,7 @@ class _NotedBatch(Batch):
             yield site, buffer, offset
 
 
-class _Noted(Records):
+class _NotedRecords(Records):
     """Batches that are noted, each before it is handled; one with a record that has something of its own to note,
     record by record."""
 
@@ -188,11 +188,11 @@ class Notes:
     def __init__(self, descriptor: int, spec: ScriptSpec, session: Session, live: DecodingContext) -> None:
         self.recorder = Recorder(descriptor, spec)
         self._spec, self._session, self._live = spec, session, live
-        self.context = ToldNames(live, self.recorder.tell_name)
+        self.context = NameRecorder(live, self.recorder.tell_name)
         self.context.moment = live.boot_time()
         self.held: dict[str, Items] = {}  # what maps hold, for what is handled now
-        self.reader = ItemReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
-                                  for name, kept in session.maps.items()}, self.context)
+        self.reader = ItemReader({name: _RecordingMap(live, self._keep_items)  # type: ignore[misc]
+                                  for name, live in session.maps.items()}, self.context)
         self._sites = [_SiteNotes(spec, index, self.context) for index in range(len(spec.sites))]
         self._sizes = [site.size for site in spec.sites]
 
@@ -205,12 +205,12 @@ class Notes:
             "zone": [zone.tm_zone, zone.tm_gmtoff], "host": machine.nodename, "kernel": machine.release,
             "machine": machine.machine, "cpus": os.cpu_count(), "attached": self._session.attached,
             "missing": [[warning.message, warning.hints] for warning in self._session.warnings],
-            "warnings": [found.render() for found in self._spec.warnings] if warnings else [],
+            "warnings": [warning.render() for warning in self._spec.warnings] if warnings else [],
             "spec": plain_spec(self._spec)} | facts)
 
     def note_records(self, records: Records) -> Records:
         """The records, each noted when it is taken to be handled."""
-        return _Noted(records, self)
+        return _NotedRecords(records, self)
 
     def note_batch(self, batch: Batch) -> Batch:
         """The batch to be handled: it has been noted, or will be, record by record."""
@@ -302,7 +302,7 @@ class RecordingTrace(Trace):
         from ..runtime.records.events import EventDecoder
         self._decoder = EventDecoder(self.spec, self._context)
         self._reader = MapReader(self.session.maps, self._context)
-        self.outside = _KeptOutside(self._notes.recorder)
+        self.outside = _RecordingOutside(self._notes.recorder)
 
     # what is delivered
 
@@ -311,10 +311,10 @@ class RecordingTrace(Trace):
         self.notes.held = {}
         if self._looks_now():
             return Records()
-        found = self.notes.note_records(self.session.poll(self._shorten_wait(timeout)))
+        records = self.notes.note_records(self.session.poll(self._shorten_wait(timeout)))
         if self.session.maps_requested:  # the maps come after these records
             self._maps_requested, self.session.maps_requested = True, False
-        return found
+        return records
 
     def _looks_now(self) -> bool:
         """Look at maps if that is due, now that all earlier records have been handled."""
@@ -353,8 +353,8 @@ class RecordingTrace(Trace):
 
     def take_map(self, name: str, then: str = "") -> Items:
         """The map as recorded, if a record or a look is being handled; else as it is now."""
-        found = self.notes.held.get(name)
-        return found if found is not None else super().take_map(name, then)
+        items = self.notes.held.get(name)
+        return items if items is not None else super().take_map(name, then)
 
     # the end
 
@@ -388,7 +388,7 @@ class RecordingTrace(Trace):
 class _SiteNotes:
     """What to do with the records of a site."""
 
-    def __init__(self, spec: ScriptSpec, index: int, context: ToldNames) -> None:
+    def __init__(self, spec: ScriptSpec, index: int, context: NameRecorder) -> None:
         site = spec.sites[index]
         self._context = context
         fields = [(field.offset, field.type) for field in site.fields if has_names(field.type)]
@@ -409,7 +409,7 @@ class _SiteNotes:
         return record
 
 
-class _KeptMap:
+class _RecordingMap:
     """A map; what is read from it is kept."""
 
     def __init__(self, live: Map, keep: Callable[[str, list[RawItem]], object]) -> None:
@@ -418,20 +418,20 @@ class _KeptMap:
         self.spec = live.spec
 
     def items(self) -> list[RawItem]:
-        return self._kept(self._live.items())
+        return self._record(self._live.items())
 
     def read_and_clear(self) -> list[RawItem]:
-        return self._kept(self._live.read_and_clear())
+        return self._record(self._live.read_and_clear())
 
     def zero(self) -> None:
         self._live.zero()
 
-    def _kept(self, items: list[RawItem]) -> list[RawItem]:
+    def _record(self, items: list[RawItem]) -> list[RawItem]:
         self._keep(self.spec.name, items)
         return items
 
 
-class _KeptOutside(Outside):
+class _RecordingOutside(Outside):
     """This machine; its results are kept."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -439,12 +439,12 @@ class _KeptOutside(Outside):
 
     def read_file(self, path: bytes, limit: int) -> bytes:
         try:
-            found = super().read_file(path, limit)
+            contents = super().read_file(path, limit)
         except (OSError, ValueError) as error:
             self._keep_failure("cat", error)
             raise
-        self._recorder.attach_result("cat", {}, found)
-        return found
+        self._recorder.attach_result("cat", {}, contents)
+        return contents
 
     def run_command(self, command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
         def keep_and_show(output: bytes, more: bool) -> None:
@@ -460,9 +460,9 @@ class _KeptOutside(Outside):
         take_growth = super().network_growth()
 
         def take_and_keep() -> Sequence[tuple[str, int]]:
-            found = take_growth()
-            self._recorder.attach_result("nstat", {"growth": found}, b"")
-            return found
+            growth = take_growth()
+            self._recorder.attach_result("nstat", {"growth": growth}, b"")
+            return growth
         return take_and_keep
 
     def _keep_failure(self, kind: str, error: OSError | ValueError) -> None:
@@ -483,10 +483,10 @@ class KeepingPrinter(Printer):
 
 def plain_losses(spec: ScriptSpec, losses: Losses) -> JsonObject:
     """Losses as plain data: places in the script are their indices in the spec."""
-    kept = losses.withheld
+    withheld = losses.withheld
     return {"records": losses.records, "errors": [[spec.errors.index(site), count] for site, count in losses.errors],
             "skipped": losses.skipped, "late": losses.late, "short": losses.short, "unseen": losses.unseen,
             "early": losses.early, "shared": losses.shared,
-            "withheld": None if kept is None else dict(zip(kept._fields, kept.values())),
+            "withheld": None if withheld is None else dict(zip(withheld._fields, withheld.values())),
             "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown,
             "strayed": losses.strayed}

@@ -227,9 +227,10 @@ def _read_end(spec: ScriptSpec, plain: JsonObject) -> End:
 def _read_losses(spec: ScriptSpec, plain: JsonObject) -> Losses:
     withheld = None
     if plain["withheld"] is not None:
-        kept = as_object(plain["withheld"])
-        withheld = BudgetLosses(_seconds(kept["share"]), _counts(kept["events"]), as_integer(kept["detached_ns"]),
-                            as_integer(kept["traced_ns"]), as_integer(kept["spent_ns"]), _counts(kept["dropped"]))
+        budget = as_object(plain["withheld"])
+        withheld = BudgetLosses(_seconds(budget["share"]), _counts(budget["events"]), as_integer(budget["detached_ns"]),
+                                as_integer(budget["traced_ns"]), as_integer(budget["spent_ns"]),
+                                _counts(budget["dropped"]))
     errors = [as_integers(pair, 0) for pair in as_list(plain["errors"])]
     return Losses(_counts(plain["records"]), [(spec.errors[index], count) for index, count in errors],
                   _counts(plain["skipped"]), withheld=withheld,
@@ -400,10 +401,10 @@ class ReplayTrace(TracedRun):
         """Nothing: there is nothing to attach."""
 
     def next_records(self, timeout: float | None = None) -> Records:
-        found = self._replayed.poll(timeout)
+        records = self._replayed.poll(timeout)
         if self._replayed.sampled and self._on_sample is not None:
             self._on_sample()
-        return self._timed(found)
+        return self._timed(records)
 
     def drain_batches(self) -> Iterator[Records]:
         while not self._replayed.done:

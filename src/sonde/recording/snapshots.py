@@ -81,8 +81,8 @@ def read_json(data: bytes) -> Json:
     if len(data) + _OBJECT * sum([data.count(sign) for sign in (b",", b"[", b"{", b":")]) > MOST_JSON:
         raise RecordingError("a block has too much JSON in it")
     try:
-        found: Json = json.loads(data)
-        return found
+        plain: Json = json.loads(data)
+        return plain
     except (ValueError, RecursionError):
         raise RecordingError("a text is no JSON") from None
 
@@ -131,8 +131,8 @@ class SnapshotReader:
         """The snapshots by map; starts over. RecordingError if one has no end."""
         if self._open is not None:
             raise RecordingError("a snapshot has no end")
-        found, self._found, self._room = self._found, {}, self._memory
-        return found
+        snapshots, self._found, self._room = self._found, {}, self._memory
+        return snapshots
 
 
 def _split_items(named: MapSpec, numbers: Sequence[int], signed: bool, rest: bytes) -> list[RawItem]:
@@ -146,8 +146,8 @@ def _split_items(named: MapSpec, numbers: Sequence[int], signed: bool, rest: byt
     cells = rest[count * key:]
     if aggregate is None:
         return [(each, cells[at * value:(at + 1) * value]) for at, each in enumerate(keys)]
-    found = array("q" if signed else "Q", cells).tolist()
-    return [(each, tuple(found[at * words:(at + 1) * words])) for at, each in enumerate(keys)]
+    numbers = array("q" if signed else "Q", cells).tolist()
+    return [(each, tuple(numbers[at * words:(at + 1) * words])) for at, each in enumerate(keys)]
 
 
 def _size(named: MapSpec) -> int:

@@ -161,10 +161,10 @@ def both_ends(function: str) -> list[str]:
     """The probes at the calls and at the returns: of ``vfs_read`` kprobe:vfs_read and kretprobe:vfs_read, of ``c:read``
     those of uprobes. ``uprobe:libc:read`` is what it says."""
     first, colon, rest = function.partition(":")
-    kind, place = KINDS.get(first), rest
-    if kind is None or not kind.exit or not place:
-        kind, place = KINDS["uprobe" if colon else "kprobe"], function
-    return [f"{kind.name}:{place}", f"{kind.exit}:{place}"]
+    kind, target = KINDS.get(first), rest
+    if kind is None or not kind.exit or not target:
+        kind, target = KINDS["uprobe" if colon else "kprobe"], function
+    return [f"{kind.name}:{target}", f"{kind.exit}:{target}"]
 
 
 def _parse_option(left: str, help: str) -> ToolOption:
@@ -197,9 +197,9 @@ def tool_help(tool: Tool) -> str:
 
 def tool_listing() -> str:
     """What ``sonde tools`` prints: a line for each."""
-    found = all_tools()
-    width = max(len(tool.name) for tool in found)
-    return "".join(f"{tool.name:{width}}  {tool.purpose}\n" for tool in found)
+    tools = all_tools()
+    width = max(len(tool.name) for tool in tools)
+    return "".join(f"{tool.name:{width}}  {tool.purpose}\n" for tool in tools)
 
 
 def _read_tool(name: str) -> Tool:

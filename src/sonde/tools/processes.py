@@ -20,10 +20,10 @@ def interrupted_probes(probes: Iterable[str]) -> list[str]:
 
 def process_caution(probes: Iterable[str], pid: int) -> str:
     """What -p cannot do with these attach points; "" if it can."""
-    found = interrupted_probes(probes)
-    if not found:
+    interrupted = interrupted_probes(probes)
+    if not interrupted:
         return ""
-    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return (f"WARNING: {found[0]}{others}: interrupts set it off too, whichever process is running; -p keeps what "
-            f"happens while {pid} does\n"
+    others = f" and {len(interrupted) - 1} more" if len(interrupted) > 1 else ""
+    return (f"WARNING: {interrupted[0]}{others}: interrupts set it off too, whichever process is running; -p keeps "
+            f"what happens while {pid} does\n"
             "HINT: where the event itself says whose it is, filter by that: args.pid, the port, the socket")

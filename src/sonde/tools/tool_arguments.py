@@ -28,14 +28,14 @@ def check_arguments(tool: Tool, parameters: list[str], options: dict[str, str]) 
         own = [f"-c is {tool.name}'s own here, --{option.key}; --cmd COMMAND runs a command"
                for option in tool.options if "-c" in option.names and option.key in options]
         raise UsageError(f"{tool.name} takes no parameter '{parameters[len(tool.parameters)]}'", own or hints)
-    for place, (name, value) in enumerate(zip(tool.parameters, parameters)):
+    for index, (name, value) in enumerate(zip(tool.parameters, parameters)):
         _check_value(name, name, value)
         if name == "DISK":
-            parameters[place] = value.removeprefix("/dev/")
+            parameters[index] = value.removeprefix("/dev/")
         if name == "FUNCTION":
-            parameters[place:place + 1] = both_ends(value)
+            parameters[index:index + 1] = both_ends(value)
         if name in _NAMED:
-            parameters[place] = str(_resolve_number(name, name, value))
+            parameters[index] = str(_resolve_number(name, name, value))
     for option in tool.options:
         if option.value in _LISTS and option.key in options:
             options[option.key] = _LISTS[option.value](f"--{option.key}", options[option.key])
@@ -111,32 +111,32 @@ def _resolve_number(what: str, kind: str, value: str) -> int:
     thing, find = _NAMED[kind]
     if _is_number(value) and kind != "TTY":
         return int(value)
-    found = find(value)
-    if found is None:
+    number = find(value)
+    if number is None:
         raise UsageError(f"{what}: there is no {thing} '{value}'")
-    return found
+    return number
 
 
 def _parse_percentiles(what: str, value: str) -> str:
     """50,99.9: in thousandths."""
-    found = []
+    percentiles = []
     for word in value.split(","):
         whole, _, tenths = word.partition(".")
         number = parse_whole(whole + (tenths or "0")) if len(tenths) < 2 else None
         if number is None or not 0 < number <= 1000:
             raise UsageError(f"{what}: '{word}' is no percentile",
                              ["write 50,90,99.9: up to 100, with a tenth at most"])
-        found.append(str(number))
-    return ",".join(found)
+        percentiles.append(str(number))
+    return ",".join(percentiles)
 
 
 def _find_folders(what: str, value: str) -> str:
     """/srv/a,/srv/*/b: each one's number of its device and inode, as dirtop reckons it."""
     from glob import glob
-    found = [path for pattern in value.split(",") for path in glob(pattern) if os.path.isdir(path)]
-    if not found:
+    folders = [path for pattern in value.split(",") for path in glob(pattern) if os.path.isdir(path)]
+    if not folders:
         raise UsageError(f"{what}: there is no folder '{value}'")
-    return ",".join(str(_folder_number(path)) for path in found)
+    return ",".join(str(_folder_number(path)) for path in folders)
 
 
 def _folder_number(path: str) -> int:
@@ -179,8 +179,8 @@ def _error_number(name: str) -> int | None:
 
 
 def _flag_number(name: str) -> int | None:
-    found = getattr(os, name, None) if name.startswith("O_") else None
-    return found if isinstance(found, int) and found else None
+    flag = getattr(os, name, None) if name.startswith("O_") else None
+    return flag if isinstance(flag, int) and flag else None
 
 
 def _system_call_number(name: str) -> int | None:

@@ -11,7 +11,7 @@ from ..display_choice import makes_recording, whole_number
 if TYPE_CHECKING:
     from ...fleet.state.coordinator import Fleet
     from ...fleet.state.log import Log
-    from ...fleet.transport.connection import Way
+    from ...fleet.transport.connection import Transport
     from ...fleet.transport.request import FleetRequest
     from ...fleet.views.show import Presenter
     from ..options import Parsed
@@ -92,8 +92,8 @@ def main(parsed: Parsed) -> int:
     request.live = bool(parsed.command) or parsed.has("redraw")
     if request.live or recorded or form != "text":
         request.columns = parsed.columns
-    hosts, way = _find_hosts(own, parsed.lists.get("hosts", []))
-    fleet = Fleet(hosts, request, way, _whole(own, "parallel", 64), _number(own, "patience", 10.0),
+    hosts, transport = _find_hosts(own, parsed.lists.get("hosts", []))
+    fleet = Fleet(hosts, request, transport, _whole(own, "parallel", 64), _number(own, "patience", 10.0),
                   "by" in own, "outliers" in own, _make_log(parsed, own, hosts, request))
     presenter = make_presenter(fleet, "text" if form == "recording" else form, parsed.get("output"),
                                open_output(parsed) if form != "parquet" else 1, _title_of(parsed), "by" in own,
@@ -180,24 +180,24 @@ def _make_log(parsed: Parsed, own: dict[str, str], hosts: list[str], request: Fl
     return FleetRecorder(open_to_write(path), head)
 
 
-def _find_hosts(own: dict[str, str], hosts: list[str]) -> tuple[list[str], Way]:
+def _find_hosts(own: dict[str, str], hosts: list[str]) -> tuple[list[str], Transport]:
     """The hosts, and how they are reached."""
     if "dask" in own:
-        from ...fleet.transport.dask import SOCKET_PATH, DaskWay
-        way = DaskWay(own["dask"], own.get("socket", SOCKET_PATH))
-        return way.hosts, way
+        from ...fleet.transport.dask import SOCKET_PATH, DaskTransport
+        transport = DaskTransport(own["dask"], own.get("socket", SOCKET_PATH))
+        return transport.hosts, transport
     from ...fleet.transport.hosts import expand_hosts
-    return expand_hosts(hosts), _make_way(own)
+    return expand_hosts(hosts), _make_transport(own)
 
 
-def _make_way(own: dict[str, str]) -> Way:
+def _make_transport(own: dict[str, str]) -> Transport:
     from shlex import split
 
-    from ...fleet.transport.connection import Way, pack_sonde
+    from ...fleet.transport.connection import Transport, pack_sonde
     if "push" in own and "agent" in own:
         raise UsageError("--push or --agent: either Sonde is sent, or it is there")
     push = pack_sonde() if "push" in own else b""
-    return Way(split(own.get("ssh", "ssh")) or ["ssh"], own.get("agent", "sonde"), push)
+    return Transport(split(own.get("ssh", "ssh")) or ["ssh"], own.get("agent", "sonde"), push)
 
 
 def _number(own: dict[str, str], name: str, default: float) -> float:

@@ -39,20 +39,20 @@ class Channel:
         CoordinatorGoneError if nothing comes for ``seconds``, ProtocolError for another frame."""
         from queue import Empty
         self._heard = monotonic()
-        found: Frame | None = None
+        frame: Frame | None = None
         while (left := self._heard + seconds - monotonic()) > 0:
             try:
-                found = self._frames.get(timeout=left)
+                frame = self._frames.get(timeout=left)
                 break
             except Empty:
                 pass
         else:
             raise CoordinatorGoneError(f"no {kind}, and nothing else in {seconds:.0f} s")
-        if found is None or found.kind == "stop":
+        if frame is None or frame.kind == "stop":
             raise CoordinatorGoneError(self.stopped)
-        if found.kind != kind:
-            raise ProtocolError(f"{found.kind} where {kind} was expected")
-        return found
+        if frame.kind != kind:
+            raise ProtocolError(f"{frame.kind} where {kind} was expected")
+        return frame
 
     def check_end(self) -> None:
         """CoordinatorGoneError if the coordinator has asked for the end, or has gone."""

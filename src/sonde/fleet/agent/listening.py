@@ -50,37 +50,37 @@ def _wait_for_room(children: list[subprocess.Popen[bytes]], most: int) -> list[s
 def _open_socket(path: str, group: str) -> socket.socket:
     import grp
     import socket
-    found = socket.socket(socket.AF_UNIX)
+    listener = socket.socket(socket.AF_UNIX)
     try:
         members = -1 if not group else int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
         before = os.umask(0o177)
         try:
-            _bind_socket(found, path)
+            _bind_socket(listener, path)
         finally:
             os.umask(before)
         if group:
             os.chown(path, -1, members)
             os.chmod(path, 0o660)
-        found.listen(64)
-        return found
+        listener.listen(64)
+        return listener
     except KeyError:
-        found.close()
+        listener.close()
         raise UsageError(f"there is no group {group}") from None
     except OSError as error:
-        found.close()
+        listener.close()
         raise UsageError(f"cannot listen on {path}: {error.strerror}") from None
 
 
-def _bind_socket(found: socket.socket, path: str) -> None:
+def _bind_socket(listener: socket.socket, path: str) -> None:
     """Take the path, if need be from an agent that was killed: its socket is there still, and nobody answers."""
     import errno
     try:
-        found.bind(path)
+        listener.bind(path)
     except OSError as error:
         if error.errno != errno.EADDRINUSE or not _is_abandoned(path):
             raise
         os.unlink(path)
-        found.bind(path)
+        listener.bind(path)
 
 
 def _is_abandoned(path: str) -> bool:

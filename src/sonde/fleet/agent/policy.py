@@ -76,23 +76,23 @@ class Policy(Record):
                                    site.kind == "cat" and not _OF_THE_KERNEL.fullmatch(literal)):
                 raise PolicyError(f"the agent's policy does not let scripts use files: {site.kind}()")
 
-    def allowed_seconds(self, asked: float) -> float:
-        """For how long a run may go on; ``asked`` 0: no end."""
-        return min(asked or self.seconds, self.seconds)
+    def allowed_seconds(self, wanted: float) -> float:
+        """For how long a run may go on; ``wanted`` 0: no end."""
+        return min(wanted or self.seconds, self.seconds)
 
-    def allowed_budget(self, asked: float) -> float:
+    def allowed_budget(self, wanted: float) -> float:
         """The share of one CPU that a run's programs may take; 0 for no limit."""
         most = self.budget / 100
-        return min(asked or most, most) if most else asked
+        return min(wanted or most, most) if most else wanted
 
     def describe_limits(self, seconds: float, budget: float) -> list[str]:
         """A line for each thing of which a run gets less than it asked for."""
-        found = []
+        warnings = []
         if seconds > self.seconds:
-            found.append(f"WARNING: the agent's policy allows {self.seconds:g} s")
+            warnings.append(f"WARNING: the agent's policy allows {self.seconds:g} s")
         if self.allowed_budget(budget) != budget:
-            found.append(f"WARNING: the agent's policy allows --budget {self.budget:g}%")
-        return found
+            warnings.append(f"WARNING: the agent's policy allows --budget {self.budget:g}%")
+        return warnings
 
 
 def read_policy(path: str) -> Policy:

@@ -99,19 +99,19 @@ class Agent:
         self._send("hello", host=machine.nodename[:256], boot=_boot_id(), kernel=machine.release[:256],
                    machine=machine.machine[:256], sonde=__version__)
         try:
-            asked = self._channel.next_frame("run", ASKING)
+            request = self._channel.next_frame("run", ASKING)
         except CoordinatorGoneError:
             return 0
-        text = asked.bytes_at(0).decode("utf-8", "surrogateescape")
+        text = request.bytes_at(0).decode("utf-8", "surrogateescape")
         try:
-            trace = self._make_trace(asked, text)
+            trace = self._make_trace(request, text)
         except SondeError as error:
-            self._audit.write_script("refused", text, run=asked["run"], why=error.message)
+            self._audit.write_script("refused", text, run=request["run"], why=error.message)
             if not isinstance(error, CoordinatorGoneError):
                 self._refuse(error)
             return 1
-        self._audit.write_script("started", text, run=asked["run"])
-        return self._run_trace(trace, asked)
+        self._audit.write_script("started", text, run=request["run"])
+        return self._run_trace(trace, request)
 
     def _send(self, kind: str, columns: Sequence[Column] = (), **fields: Json) -> None:
         self._channel.send_frame(encode_frame(kind, columns, **fields))
@@ -120,18 +120,18 @@ class Agent:
         from ...errors import CompileError
         hints = error.hints
         if isinstance(error, CompileError):
-            hints = lines_of(found.render() for found in error.diagnostics)
+            hints = lines_of(diagnostic.render() for diagnostic in error.diagnostics)
         self._send("refused", message=error.message[:1000], hints=shorten_lines(hints))
 
-    def _make_trace(self, asked: Frame, text: str) -> Trace:
+    def _make_trace(self, request: Frame, text: str) -> Trace:
         """The trace of what is asked for, compiled. SondeError if it does not compile, or is not allowed."""
         from ...library.trace import Trace
         from ...semantics.script_options import Options
         from ...source import Source
-        options = Options(params=asked["params"], named=asked["named"], unsafe=asked["unsafe"], timed=True)
+        options = Options(params=request["params"], named=request["named"], unsafe=request["unsafe"], timed=True)
         self._policy.restrict_options(options)
-        trace = Trace(Source(asked["name"], text, asked["tool"]), options, handle_signals=True,
-                      budget=self._policy.allowed_budget(asked["budget"]), compiler=self._compile)
+        trace = Trace(Source(request["name"], text, request["tool"]), options, handle_signals=True,
+                      budget=self._policy.allowed_budget(request["budget"]), compiler=self._compile)
         self._policy.check_script(trace.spec)
         return trace
 
@@ -139,16 +139,16 @@ class Agent:
         from ...compiling.child import compile_apart
         return compile_apart(source, options, self._channel.check_end)
 
-    def _run_trace(self, trace: Trace, asked: Frame) -> int:
-        run, reason = asked["run"], "failed"
+    def _run_trace(self, trace: Trace, request: Frame) -> int:
+        run, reason = request["run"], "failed"
         try:
             trace.load()
             shape = _json_bytes(describe_script(trace.spec))
-            self._send("ready", [shape], warnings=shorten_lines([found.render() for found in trace.spec.warnings]))
+            self._send("ready", [shape], warnings=shorten_lines([warning.render() for warning in trace.spec.warnings]))
             at = self._channel.next_frame("start", ASKING)["at"]
             self._wait_until(at)
-            at_work = AgentRun(trace, self._channel, asked, self._policy.allowed_seconds(asked["seconds"]))
-            at_work.notes += self._policy.describe_limits(asked["seconds"], asked["budget"])
+            at_work = AgentRun(trace, self._channel, request, self._policy.allowed_seconds(request["seconds"]))
+            at_work.notes += self._policy.describe_limits(request["seconds"], request["budget"])
             reason = at_work.trace_windows()
         except CoordinatorGoneError as error:
             reason = error.message
@@ -177,12 +177,12 @@ class Agent:
 class AgentRun:
     """A script at work for a coordinator."""
 
-    def __init__(self, trace: Trace, channel: Channel, asked: Frame, seconds: float) -> None:
+    def __init__(self, trace: Trace, channel: Channel, request: Frame, seconds: float) -> None:
         self._trace = trace
         self._channel = channel
-        self._window = asked["window"] or 1.0
+        self._window = request["window"] or 1.0
         self._end = seconds
-        self._asked = asked
+        self._request = request
         self._sequence = 0
         self._printed: dict[int, int] = {}  # by site of a print(@map): how often
         self._maps: dict[str, SharedMap] = {}
@@ -195,7 +195,7 @@ class AgentRun:
         trace.session.tell = self.notes.append
         trace.attach()
         self.notes += [f"WARNING: {warning.message}" for warning in trace.session.warnings]
-        self._recorder = ColumnRecorder(trace, self._asked["args"], self._asked["table"])
+        self._recorder = ColumnRecorder(trace, self._request["args"], self._request["table"])
         self._maps = {m.name: SharedMap(m, trace.map_reader) for m in trace.spec.maps if m.name.startswith("@")}
         channel.send_frame(encode_frame("started", wall=time.time_ns(), probes=trace.session.attached))
         if channel.stopped:
@@ -265,7 +265,7 @@ class AgentRun:
         now = time.time_ns()
         for named in self._trace.spec.shown_maps:
             shared = self._maps[named.name]
-            if final or shared.aggregate is not None or self._asked["live"]:
+            if final or shared.aggregate is not None or self._request["live"]:
                 self._send_delta(named.name, shared.take_change(), _AT_END, 0, now)
         losses = self._trace.session.losses()
         lines = self.notes + lines_of(self._recorder.notes) + losses.sentences

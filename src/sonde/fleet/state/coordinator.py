@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from time import monotonic, sleep, time_ns
 
 from ...errors import SondeError
-from ..transport.connection import Way
+from ..transport.connection import Transport
 from ..transport.protocol import Frame
 from ..transport.request import FleetRequest
 from ..transport.shapes import ShapeReader
@@ -45,11 +45,12 @@ _FEW, _EACH = 50, 1e-5  # hosts from which on they are looked at together, and s
 class Fleet(FleetState):
     """``parallel``: so many connections are made at once; ``patience``: seconds that a connection may take."""
 
-    def __init__(self, hosts: Sequence[str], request: FleetRequest, way: Way | None = None, parallel: int = 64,
-                 patience: float = 10.0, by_host: bool = False, outliers: bool = False, log: Log | None = None) -> None:
+    def __init__(self, hosts: Sequence[str], request: FleetRequest, transport: Transport | None = None,
+                 parallel: int = 64, patience: float = 10.0, by_host: bool = False, outliers: bool = False,
+                 log: Log | None = None) -> None:
         super().__init__(hosts, request, by_host, outliers, log or Log())
         raise_file_limit(_FILES_EACH * len(hosts) + _FILES)
-        self._way = way or Way()
+        self._transport = transport or Transport()
         self._parallel = parallel
         self._pending = deque(self.members)
         self._connecting: dict[Member, float] = {}  # until it has to be ready, and then until it has to have begun
@@ -57,8 +58,8 @@ class Fleet(FleetState):
         self._look = max(_LOOK, len(hosts) * _LOOK_EACH)
         self._looked = 0.0
         self._pause = min(len(hosts) * _EACH, _LOOK / 2) if len(hosts) > _FEW else 0.0
-        self._between = max(self._way.clock_pause, len(hosts) / 500)  # s between two looks at a host's clock
-        self._round = len(hosts) * self._way.message_seconds  # s to tell all of them something
+        self._between = max(self._transport.clock_pause, len(hosts) / 500)  # s between two looks at a host's clock
+        self._round = len(hosts) * self._transport.message_seconds  # s to tell all of them something
         self._patience = patience + self._round
         self._asking = request.encode_frame()
         self._shapes = ShapeReader(request.source)
@@ -113,7 +114,7 @@ class Fleet(FleetState):
         until = monotonic() + (0.0 if self._hurries else LEAVING)
         for member in self.members:
             member.release(until - monotonic())
-        self._way.close()
+        self._transport.close()
         self._selector.close()
         self.done = True
 
@@ -201,7 +202,7 @@ class Fleet(FleetState):
     def _connect(self, member: Member) -> None:
         member.heard = monotonic()
         try:
-            connection = self._way.connect(member.address, self._patience)
+            connection = self._transport.connect(member.address, self._patience)
         except SondeError as error:
             member.leave(error.message)
             return

@@ -26,7 +26,7 @@ class FleetState:
         self.log = log
         self.results = Results(by_host, outliers, request.columns, len(hosts))
         names = short_names(hosts)
-        self.members = [Member(number, names[host], host, self.results.add_told, log)
+        self.members = [Member(number, names[host], host, self.results.add_updates, log)
                         for number, host in enumerate(hosts)]
         self.started_at = 0     # Unix nanoseconds of the common beginning
         self.now = 0

@@ -28,8 +28,8 @@ AT_END = -1            # a map frame's site: what changed in a window, not what 
 MOST_OPEN = 1 << 26    # bytes of a window that is not yet complete
 
 
-class Told(Record):
-    """What a host tells, with its time by our clock: a frame of events, or of a map with its ``delta``."""
+class HostUpdate(Record):
+    """A frame of events from a host, or of a map with its ``delta``; ``wall`` is its time by our clock."""
 
     frame: Frame
     wall: int
@@ -59,8 +59,8 @@ class Member:
     """A host. ``tell`` gets what counts, in order and each once; what it gets at once counts as a whole or not at all.
     """
 
-    def __init__(self, number: int, name: str, address: str, tell: Callable[[Member, list[Told]], object], log: Log
-                 ) -> None:
+    def __init__(self, number: int, name: str, address: str,
+                 tell: Callable[[Member, list[HostUpdate]], object], log: Log) -> None:
         self.number = number
         self.name = name
         self.address = address
@@ -87,7 +87,7 @@ class Member:
         self._decoder = Decoder(FROM_AGENT)
         self._sequence: InOrder[Frame] = InOrder()
         self._keys: dict[str, SourceKeys] = {}
-        self._open: list[Told] = []
+        self._open: list[HostUpdate] = []
         self._open_bytes = 0
         self._pinged = 0.0
         self._former: Connection | None = None  # that was hung up
@@ -190,12 +190,12 @@ class Member:
         if any(len(column) != len(walls) for column in (*frame.columns[1:4], frame.columns[5])):
             raise ProtocolError("events: columns of different lengths")
         self.until = max(self.until, self.clock.ours(walls[-1]) if walls else 0)
-        self._tell(self, [Told(frame, self.until)])
+        self._tell(self, [HostUpdate(frame, self.until)])
 
     def _take_map(self, frame: Frame) -> None:
         """A piece of a window, or of a print(), whose pieces follow one another."""
-        told = Told(frame, self.clock.ours(frame["wall"]), read_delta(frame))
-        self._open.append(told)
+        update = HostUpdate(frame, self.clock.ours(frame["wall"]), read_delta(frame))
+        self._open.append(update)
         self._open_bytes += sum([len(column) for column in frame.columns])
         if self._open_bytes > MOST_OPEN:
             raise ProtocolError(f"a window of more than {MOST_OPEN} bytes")
@@ -207,8 +207,8 @@ class Member:
 
     def _take_window(self, frame: Frame) -> None:
         """What came before it is complete, and counts: all of it, or nothing."""
-        told, self._open, self._open_bytes = self._open, [], 0
-        self._tell(self, told)
+        updates, self._open, self._open_bytes = self._open, [], 0
+        self._tell(self, updates)
         self.windows += 1
         self.lost, self.losses = frame["lost"], [clean_line(line) for line in frame["losses"]]
         self.until = max(self.until, self.clock.ours(frame["until"]))
@@ -229,8 +229,8 @@ class Member:
         self.state = SILENT
 
     def _give_reason(self, reason: str) -> None:
-        told = f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else ""
-        self.reason = clean_line(reason) + told
+        windows = f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else ""
+        self.reason = clean_line(reason) + windows
         self.cause = re.sub(rf"(?<![\w.-]){re.escape(self.name)}(?![\w-])", "*", self.reason)
 
     def hang_up(self) -> None:

@@ -16,7 +16,7 @@ from ...runtime.records.events import Event
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Aggregate, Str, Tuple, Type
 from ..transport.protocol import ProtocolError
-from .member import AT_END, ENDED, TRACING, Member, Told
+from .member import AT_END, ENDED, TRACING, HostUpdate, Member
 from .rows import read_row
 
 TYPE_CHECKING = False
@@ -128,73 +128,73 @@ class Results:
             require_equal(named.name, (self._first, _aggregate_of(first)), (member.name, _aggregate_of(named)),
                           describe_value)
 
-    def add_told(self, member: Member, told: Sequence[Told]) -> None:
+    def add_updates(self, member: Member, updates: Sequence[HostUpdate]) -> None:
         """Take in what a host tells at once: events, or pieces of maps. SondeError for what makes no sense; then
         nothing of the maps is added."""
-        pieces: dict[str, list[Told]] = {}
-        for each in told:
+        pieces: dict[str, list[HostUpdate]] = {}
+        for each in updates:
             if each.frame.kind == "events":
                 self._add_events(member, each)
             else:
                 pieces.setdefault(each.frame["map"], []).append(each)
         counts = False
         try:
-            if pieces and told[0].frame["site"] != AT_END:
-                self._add_printed(member, told)
+            if pieces and updates[0].frame["site"] != AT_END:
+                self._add_printed(member, updates)
             else:
-                self._add_window(member, told, pieces)
+                self._add_window(member, updates, pieces)
             counts = True
         finally:
             for name in pieces.keys() & self._texts.keys():
                 member.keys_of(name, self._texts[name]).settle_texts(counts)
 
-    def _add_window(self, member: Member, told: Sequence[Told], pieces: dict[str, list[Told]]) -> None:
+    def _add_window(self, member: Member, updates: Sequence[HostUpdate], pieces: dict[str, list[HostUpdate]]) -> None:
         """What changed in maps: all is checked before anything is added."""
         checked = [self._check_map(member, name, parts) for name, parts in pieces.items()]
         for deltas in checked:
             for table, known, delta, values in deltas:
                 table.add_checked(member.name, known, delta, values)
-        self._incomplete.update([each.frame["map"] for each in told if each.frame.fields.get("incomplete")])
+        self._incomplete.update([each.frame["map"] for each in updates if each.frame.fields.get("incomplete")])
 
-    def _check_map(self, member: Member, name: str, told: Sequence[Told]
+    def _check_map(self, member: Member, name: str, updates: Sequence[HostUpdate]
                    ) -> list[tuple[Table, SourceKeys, Delta, list[ScriptValue]]]:
         """What is to be added of a map; MergeError if it makes no sense."""
-        known, deltas = self._learn_keys(member, name, told)
+        known, deltas = self._learn_keys(member, name, updates)
         tables = [self._tables[name], *([self._apart[name]] if name in self._apart else [])]
         return [(table, known, delta, values) for table in tables
                 for delta, values in zip(deltas, table.check_deltas(member.name, known, deltas))]
 
-    def _learn_keys(self, member: Member, name: str, told: Sequence[Told]) -> tuple[SourceKeys, list[Delta]]:
+    def _learn_keys(self, member: Member, name: str, updates: Sequence[HostUpdate]) -> tuple[SourceKeys, list[Delta]]:
         """The keys of a map as the host numbers them, with those that it tells now, and what else it tells."""
         assert member.spec is not None
         if name not in self._tables or name not in [m.name for m in member.spec.maps]:
             raise ProtocolError(f"there is no map {name[:40]!r}")
         known = member.keys_of(name, self._texts[name])
-        deltas = [each.delta for each in told if each.delta is not None]
+        deltas = [each.delta for each in updates if each.delta is not None]
         for delta in deltas:
             known.learn_texts(delta.keys)
         return known, deltas
 
-    def _add_printed(self, member: Member, told: Sequence[Told]) -> None:
+    def _add_printed(self, member: Member, updates: Sequence[HostUpdate]) -> None:
         """The pieces of a print()."""
-        frame, wall = told[0].frame, told[0].wall
-        name, number, place = frame["map"], frame["turn"], frame["site"]
-        if any((each.frame["map"], each.frame["turn"], each.frame["site"]) != (name, number, place) for each in told):
+        frame, wall = updates[0].frame, updates[0].wall
+        name, number, site = frame["map"], frame["turn"], frame["site"]
+        if any((each.frame["map"], each.frame["turn"], each.frame["site"]) != (name, number, site) for each in updates):
             raise ProtocolError("pieces of different prints")
-        known, deltas = self._learn_keys(member, name, told)
+        known, deltas = self._learn_keys(member, name, updates)
         assert self.spec is not None
-        if not 0 <= place < len(self.spec.sites) or self.spec.sites[place].data.get("map") != name:
+        if not 0 <= site < len(self.spec.sites) or self.spec.sites[site].data.get("map") != name:
             raise ProtocolError(f"a print of {name} at a place where there is none")
-        if number - self._latest.get((member.name, place), -1) != 1:
+        if number - self._latest.get((member.name, site), -1) != 1:
             raise ProtocolError(f"print {number} of {name} out of turn")
-        self._latest[member.name, place] = number
-        turn = self._turns.get((place, number))
-        if number <= self._printed.get(place, -1) or turn is None and len(self._turns) >= MOST_TURNS:
+        self._latest[member.name, site] = number
+        turn = self._turns.get((site, number))
+        if number <= self._printed.get(site, -1) or turn is None and len(self._turns) >= MOST_TURNS:
             self.late[member.name] = self.late.get(member.name, 0) + 1
             return
         if turn is None:
             table = Table(_aggregate_of(self.spec.find_map(name)), self.by_host)
-            turn = self._turns[place, number] = _Turn(table, name, place, number)
+            turn = self._turns[site, number] = _Turn(table, name, site, number)
         values = turn.table.check_deltas(member.name, known, deltas)
         if wall < turn.first:
             turn.first = wall
@@ -203,10 +203,10 @@ class Results:
             turn.table.add_checked(member.name, known, delta, plain)
         turn.hosts.add(member.name)
         turn.time = max(turn.time, wall)
-        turn.incomplete |= any(each.frame["incomplete"] for each in told)
+        turn.incomplete |= any(each.frame["incomplete"] for each in updates)
 
-    def _add_events(self, member: Member, told: Told) -> None:
-        frame = told.frame
+    def _add_events(self, member: Member, update: HostUpdate) -> None:
+        frame = update.frame
         spec = member.spec
         assert spec is not None
         for wall, place, probe, text, value in zip(*map(frame.numbers_at, range(3)), frame.texts_at(3),
@@ -340,10 +340,10 @@ def _event_args(site: EventSite, value: bytes) -> tuple[ScriptValue, ...]:
     """The arguments of an event, where they were sent."""
     if not value:
         return ()
-    found = decode_value(value)
+    args = decode_value(value)
     if site.kind == "print":
-        return (found,)
-    if type(found) is not tuple:
+        return (args,)
+    if type(args) is not tuple:
         raise PortableError("arguments that are none")
-    return found
+    return args
 

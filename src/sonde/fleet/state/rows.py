@@ -24,8 +24,8 @@ def encode_row(cells: Sequence[RowCell]) -> bytes:
 
 def read_row(value: bytes, columns: Collection[str]) -> tuple[tuple[str, ...], tuple[RowCell, ...]]:
     """The names of a heading, or the cells of a row; PortableError for what is neither, or has other ``columns``."""
-    found = decode_value(value)
-    parts = [_read_part(part) for part in found] if type(found) is tuple else []
+    row = decode_value(value)
+    parts = [_read_part(part) for part in row] if type(row) is tuple else []
     names = [name for name in parts[0] if isinstance(name, str) and name in columns] if parts else []
     if not names or len(names) != len(parts[0]):
         raise PortableError("a row of columns that the tool does not have")

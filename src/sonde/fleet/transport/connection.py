@@ -38,10 +38,10 @@ class UnreachableError(SondeError):
     """An agent cannot be reached."""
 
 
-class Way:
-    """How hosts are reached: by which ``ssh`` command, what Sonde is called there (``remote``), and with ``push`` the
-    bytes of Sonde itself, which are sent before all else. ``clock_pause``: seconds between two questions for a host's
-    time, at least; ``message_seconds``: of work for a message to a host, about."""
+class Transport:
+    """Connects to hosts with the ``ssh`` command, where Sonde is called ``remote``; ``push`` is Sonde itself in bytes,
+    sent before all else. ``clock_pause``: the least seconds between two questions for a host's time;
+    ``message_seconds``: roughly the work for a message to a host."""
 
     clock_pause = 1.0
     message_seconds = 5e-5
@@ -167,13 +167,13 @@ class Connection:
 
 
 def _connect_socket(path: str) -> socket.socket:
-    found = socket.socket(socket.AF_UNIX)
+    client = socket.socket(socket.AF_UNIX)
     try:
-        found.connect(path)
+        client.connect(path)
     except OSError as error:
-        found.close()
+        client.close()
         raise UnreachableError(f"no agent listens there: {error.strerror}") from None
-    return found
+    return client
 
 
 def _start_process(command: Sequence[str], preamble: bytes) -> Connection:
@@ -187,10 +187,10 @@ def _start_process(command: Sequence[str], preamble: bytes) -> Connection:
         raise UnreachableError(f"{command[0]}: {error.strerror}") from None
     finally:
         theirs.close()
-    found = Connection(ours, process)
+    connection = Connection(ours, process)
     if preamble:
-        found.write_bytes(preamble)
-    return found
+        connection.write_bytes(preamble)
+    return connection
 
 
 def _environment() -> dict[str, str]:
@@ -205,16 +205,16 @@ def pack_sonde() -> bytes:
     import io
     import zipfile
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    archive = os.path.dirname(package)
-    if os.path.isfile(archive):
-        with open(archive, "rb") as file:
+    path = os.path.dirname(package)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
             return file.read()
-    found = io.BytesIO()
-    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as zip:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip:
         zip.writestr("__main__.py", "import sys\nfrom sonde.__main__ import main\nsys.exit(main())\n")
         for folder, folders, files in os.walk(package):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(files):
                 path = os.path.join(folder, name)
                 zip.write(path, os.path.join("sonde", os.path.relpath(path, package)))
-    return found.getvalue()
+    return archive.getvalue()

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from ...errors import UsageError
 from ..state.member import clean_line
-from .connection import Connection, Way
+from .connection import Connection, Transport
 from .relay import Relay
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ _PIECE = 1 << 20  # bytes that are passed on at once
 _MAKE = "[space := {}, exec(relay, space), space['Relay'](path)][-1]"
 
 
-class DaskWay(Way):
+class DaskTransport(Transport):
     """The workers of a cluster as hosts, one of each machine unless ``every`` is said; ``path`` is the agent's socket
     on each. ``client`` is a distributed.Client, or a scheduler's address: one that is not on loopback has to have
     TLS (``tls://``), since Dask's control messages are pickled."""
@@ -69,13 +69,13 @@ class DaskWay(Way):
 
     def connect(self, host: str, seconds: float) -> Connection:
         ours, theirs = socket.socketpair()
-        found = RelayConnection(ours, None)
+        connection = RelayConnection(ours, None)
         worker = self._workers[host]
         made = self._client.submit(eval, _MAKE, {"relay": self._relay, "path": self._path}, workers=[worker],
                                    key=f"sonde-relay-{uuid4()}", allow_other_workers=False, retries=0, actor=True)
-        passing = self._pass_bytes(made, worker, theirs, found)
+        passing = self._pass_bytes(made, worker, theirs, connection)
         self._passing.append(asyncio.run_coroutine_threadsafe(passing, self._client.loop.asyncio_loop))
-        return found
+        return connection
 
     async def _pass_bytes(self, made: distributed.Future, worker: str, end: socket.socket,
                           connection: RelayConnection) -> None:
@@ -177,12 +177,12 @@ def _connect_client(address: str) -> distributed.Client:
 
 def _workers_of(client: distributed.Client, every: bool) -> dict[str, str]:
     """Addresses of workers by name: of each machine the first, or all."""
-    found: dict[str, str] = {}
+    workers: dict[str, str] = {}
     machines = set()
     for address, worker in sorted(client.scheduler_info(n_workers=-1)["workers"].items()):
         if every or worker["host"] not in machines:
             machines.add(worker["host"])
-            found[clean_line(str(worker["name"]))] = address
-    if not found:
+            workers[clean_line(str(worker["name"]))] = address
+    if not workers:
         raise UsageError("the cluster has no workers")
-    return found
+    return workers

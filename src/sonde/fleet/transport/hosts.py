@@ -25,19 +25,19 @@ def expand_hosts(words: Iterable[str]) -> list[str]:
     such list, a line; what stands after it there, and lines that begin with ``#`` or ``[``, are no hosts. A file
     may have a host in several groups; one that is named twice otherwise is said.
     """
-    found: dict[str, None] = {}
+    hosts: dict[str, None] = {}
     twice: dict[str, None] = {}
     for word in words:
         for host in _expand_word(word):
-            (twice if host in found else found)[_check_name(host)] = None
-            if len(found) > MOST:
+            (twice if host in hosts else hosts)[_check_name(host)] = None
+            if len(hosts) > MOST:
                 raise UsageError(f"more than {MOST} hosts")
-    if not found:
+    if not hosts:
         raise UsageError("no hosts", ["-H web1,web2 or -H 'web[001-500]'; sonde fleet --help explains"])
     if twice:
         from ...kernel.notices import show_notice
         show_notice(f"WARNING: {', '.join(fold_names(twice))}: named twice, and traced once")
-    return list(found)
+    return list(hosts)
 
 
 def _expand_word(word: str) -> Iterator[str]:

@@ -55,21 +55,21 @@ class Frame(Record):
         """A field, which is what KINDS has it to be."""
         return self.fields[name]
 
-    def bytes_at(self, place: int) -> bytes:
+    def bytes_at(self, index: int) -> bytes:
         """A column of bytes."""
-        column = self.columns[place]
+        column = self.columns[index]
         assert isinstance(column, bytes)
         return column
 
-    def numbers_at(self, place: int) -> array[int]:
+    def numbers_at(self, index: int) -> array[int]:
         """A column of numbers."""
-        column = self.columns[place]
+        column = self.columns[index]
         assert isinstance(column, array)
         return column
 
-    def texts_at(self, place: int) -> list[bytes]:
+    def texts_at(self, index: int) -> list[bytes]:
         """The texts of two columns, TEXTS; ProtocolError if they do not fit."""
-        return unpack_texts(self.numbers_at(place), self.bytes_at(place + 1))
+        return unpack_texts(self.numbers_at(index), self.bytes_at(index + 1))
 
 
 class FrameKind(Record):
@@ -162,8 +162,8 @@ def _column_bytes(column: Column) -> bytes:
 
 def shorten_lines(lines: Sequence[str]) -> list[str]:
     """Lines for people, as many and as long as a frame has room for."""
-    found = [line if len(line) <= 1000 else f"{line[:1000]}..." for line in lines[:100]]
-    return found if len(lines) <= 100 else [*found, f"... and {len(lines) - 100} more"]
+    short = [line if len(line) <= 1000 else f"{line[:1000]}..." for line in lines[:100]]
+    return short if len(lines) <= 100 else [*short, f"... and {len(lines) - 100} more"]
 
 
 def pack_texts(texts: Sequence[bytes]) -> list[Column]:
@@ -175,11 +175,11 @@ def unpack_texts(lengths: Sequence[int], joined: bytes) -> list[bytes]:
     """The texts of two columns; ProtocolError if they do not fit."""
     if sum(lengths) != len(joined):
         raise ProtocolError("texts of other lengths than it says")
-    found, at = [], 0
+    texts, at = [], 0
     for length in lengths:
-        found.append(joined[at:at + length])
+        texts.append(joined[at:at + length])
         at += length
-    return found
+    return texts
 
 
 def delta_columns(delta: Delta) -> list[Column]:
@@ -258,13 +258,13 @@ def _read_columns(kind: FrameKind, rows: Json, body: bytes) -> list[Column]:
             raise ValueError
     except ValueError:
         raise ProtocolError(f"{kind.name}: columns of other lengths than it says") from None
-    found: list[Column] = []
+    columns: list[Column] = []
     at = 0
     for code, count in zip(kind.columns, counts):
         piece = body[at:at + _SIZES[code] * count]
         at += len(piece)
-        found.append(piece if code == "B" else _read_array(code, piece))
-    return found
+        columns.append(piece if code == "B" else _read_array(code, piece))
+    return columns
 
 
 def _read_array(code: str, piece: bytes) -> array[int]:

@@ -55,11 +55,11 @@ def _describe_site(site: EventSite) -> JsonObject:
 
 def _describe_data(data: SiteData) -> JsonObject:
     """What the printing of a site needs of its data."""
-    found: JsonObject = {}
+    described: JsonObject = {}
     for name in ("map", "top", "div", "then", "severity", "table"):
         if data.get(name):
-            found[name] = data[name]
-    return found
+            described[name] = data[name]
+    return described
 
 
 def _describe_type(type: t.Type | None, depth: int = 0) -> Json:
@@ -96,24 +96,24 @@ class ShapeReader:
     def read_text(self, text: bytes) -> ScriptSpec:
         """The script that a shape's JSON describes; ShapeError if it is none."""
         from json import loads
-        found = self._known.get(text)
-        if found is None:
+        spec = self._known.get(text)
+        if spec is None:
             try:
                 shape: Json = loads(text)
             except (ValueError, RecursionError):
                 raise ShapeError("what the agent says about its script is no JSON") from None
-            found = self._known[text] = read_shape(shape, self._source)
-        return found
+            spec = self._known[text] = read_shape(shape, self._source)
+        return spec
 
 
 def read_shape(shape: Json, source: Source) -> ScriptSpec:
     """The script that a shape describes; ShapeError for whatever is no shape."""
     try:
-        found = as_object(shape)
-        maps = [_read_map(as_object(each)) for each in as_list(found["maps"], MOST)]
-        sites = [_read_site(as_object(each), source) for each in as_list(found["sites"], MOST)]
-        probes = as_texts(found["probes"], MOST)
-        config = Config(print_maps_on_exit=bool(found["prints_maps"]))
+        described = as_object(shape)
+        maps = [_read_map(as_object(each)) for each in as_list(described["maps"], MOST)]
+        sites = [_read_site(as_object(each), source) for each in as_list(described["sites"], MOST)]
+        probes = as_texts(described["probes"], MOST)
+        config = Config(print_maps_on_exit=bool(described["prints_maps"]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
         raise ShapeError("what the agent says about its script makes no sense") from None
     return ScriptSpec([], maps, sites, [], probes, [], config, source)
@@ -148,14 +148,14 @@ def _read_columns(described: Json, parts: list[FormatPart], fields: list[EventFi
 
 
 def _read_data(plain: JsonObject) -> SiteData:
-    found: SiteData = {}
+    data: SiteData = {}
     for text in ("map", "then", "severity", "table"):
         if text in plain:
-            found[text] = as_text(plain[text])
+            data[text] = as_text(plain[text])
     for number in ("top", "div"):
         if number in plain:
-            found[number] = as_integer(plain[number], 0)
-    return found
+            data[number] = as_integer(plain[number], 0)
+    return data
 
 
 def _read_type(plain: Json, depth: int = DEEPEST + 2) -> t.Type | None:
@@ -195,19 +195,19 @@ def _read_plain(name: str, parts: list[Json]) -> t.Type:
         raise TypeError
     if name == "Address":
         return t.Address(t.VOID)
-    found = _PLAIN[name](*parts)
-    if isinstance(found, t.Int):
-        _check_bits(found.bits)
-    if isinstance(found, t.Aggregate):
-        _check_aggregate(found)
-    return found
+    value_type = _PLAIN[name](*parts)
+    if isinstance(value_type, t.Int):
+        _check_bits(value_type.bits)
+    if isinstance(value_type, t.Aggregate):
+        _check_aggregate(value_type)
+    return value_type
 
 
-def _check_aggregate(found: t.Aggregate) -> None:
+def _check_aggregate(type: t.Aggregate) -> None:
     """ValueError for parameters that no script can have."""
-    for number in (found.bits, found.low, found.high, found.step):
+    for number in (type.bits, type.low, type.high, type.step):
         as_integer(number)
-    known = as_text(found.kind) in AGGREGATES and 0 <= found.bits <= 5 and found.step >= 1
-    if not known or not 0 < found.words <= MOST_WORDS:
+    known = as_text(type.kind) in AGGREGATES and 0 <= type.bits <= 5 and type.step >= 1
+    if not known or not 0 < type.words <= MOST_WORDS:
         raise ValueError
-    as_text(found.agg)
+    as_text(type.agg)

@@ -84,11 +84,11 @@ class FleetRun:
 
     def _say_missing(self) -> None:
         """A number that is of fewer hosts from now on is not to be taken for another."""
-        found = [member for member in self.fleet.missing if member not in self._missing]
+        missing = [member for member in self.fleet.missing if member not in self._missing]
         back = [member for member in self.fleet.members if member in self._missing and not member.is_absent]
-        self._missing = self._missing.union(found).difference(back)
-        if found and not self.fleet.is_ending:
-            self.presenter.say_missing(found)
+        self._missing = self._missing.union(missing).difference(back)
+        if missing and not self.fleet.is_ending:
+            self.presenter.say_missing(missing)
         if back:
             self.presenter.say_present(back)
 
@@ -104,12 +104,12 @@ class FleetRun:
 
     def _say_beginning(self) -> None:
         """Warnings of the compilers, each once with the hosts that have it; and that it has begun."""
-        found: dict[str, list[str]] = {}
+        warnings: dict[str, list[str]] = {}
         fleet, out = self.fleet, self.presenter.out
         for member in fleet.members:
             for warning in member.warnings:
-                found.setdefault(warning, []).append(member.name)
-        for warning, names in found.items():
+                warnings.setdefault(warning, []).append(member.name)
+        for warning, names in warnings.items():
             out.write_note(f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {warning}")
         self._missing.update(fleet.missing)
         if not self._quiet or fleet.missing:

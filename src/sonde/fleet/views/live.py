@@ -45,7 +45,7 @@ class LivePresenter(Presenter):
         self._screen.draw_lines([*state, "", *map(terminal_safe, [*lines, *maps])])
 
     def _map_texts(self) -> list[str]:
-        found = []
+        texts = []
         for named in self._final_maps():
             item = self._prints.get(named.name)
             pieces: list[bytes] = []
@@ -53,8 +53,8 @@ class LivePresenter(Presenter):
             data = item.site.data if item is not None else {}
             pairs = item.pairs if item is not None else self.fleet.results.pairs_of(named.name)
             out.write_map(named.name, pairs, data.get("top", 0), data.get("div", 1), json_kind(named))
-            found.append(b"".join(pieces).decode("utf-8", "replace").rstrip("\n"))
-        return [text for text in found if text]
+            texts.append(b"".join(pieces).decode("utf-8", "replace").rstrip("\n"))
+        return [text for text in texts if text]
 
     def finish(self) -> None:
         self._close_screen()

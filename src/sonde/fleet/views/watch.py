@@ -33,7 +33,7 @@ class WatchedPresenter(Presenter):
         self._hosts: dict[str, ToolTable] = {}  # what each host's tool prints
         self._descriptions: dict[str, str] = {}  # of its columns
         self._rows = ToolTable(tool)             # the same of all, one after another
-        self._kept: dict[object, HostEvent | MergedPrint] = {}  # the latest print of each map, and what `end` prints
+        self._at_end: dict[object, HostEvent | MergedPrint] = {}  # the latest print of each map, and what `end` prints
         self.publish: Callable[[Snapshot], object] = _nobody
         super().__init__(final.fleet, 1, final.quiet)
 
@@ -53,14 +53,14 @@ class WatchedPresenter(Presenter):
         self._rows = ToolTable(self._tool, self._descriptions)
 
     def show_print(self, item: MergedPrint) -> None:
-        self._kept.pop(item.name, None)
-        self._kept[item.name] = item
+        self._at_end.pop(item.name, None)
+        self._at_end[item.name] = item
         if item.site.data.get("then"):
             self._model.update_map(item.name, item.pairs)
 
     def show_event(self, event: HostEvent) -> None:
         if event.probe == "end":
-            self._kept[len(self._kept), event.host] = event
+            self._at_end[len(self._at_end), event.host] = event
             return
         if event.heading or event.cells:
             table = self._hosts.setdefault(event.host, ToolTable(self._tool, self._descriptions))
@@ -100,7 +100,7 @@ class WatchedPresenter(Presenter):
 
     def finish(self) -> None:
         self.out = self.final.out
-        for item in self._kept.values():
+        for item in self._at_end.values():
             self.final.show(item)
         self.final.finish()
 
