@@ -17,9 +17,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "sonde"
 
 # The most that there may be of each. Whoever renames some lowers the number; nobody raises it.
 MOST = {
-    "found": 372, "place": 152, "told": 29, "kept": 33, "how": 4, "behind": 14, "asked": 35,
+    "found": 6, "place": 12, "told": 4, "kept": 5, "how": 1, "behind": 1, "asked": 3,
     "Error": 0,        # exceptions whose names do not end in Error
-    "participle": 18,  # classes named by a participle
+    "participle": 5,  # classes named by a participle
 }
 
 _IRREGULAR = {"Built", "Chosen", "Drawn", "Found", "Given", "Gone", "Held", "Hidden", "Kept", "Known", "Lost", "Made",

@@ -24,7 +24,7 @@ from sonde.fleet.state.results import HostEvent, MergedPrint
 from sonde.fleet.trace import FleetTrace
 from sonde.fleet.transport.request import FleetRequest
 from sonde.recording.container import BlockWriter, RecordingError, read_blocks
-from sonde.recording.replay import Sound, open_recording
+from sonde.recording.replay import open_recording, reporting_damage
 from sonde.source import Source
 from support import run_sonde
 
@@ -47,7 +47,7 @@ def record(path: Path, hosts: str, transport: SimulatedFleet, **options: Any) ->
 
 def replay(fleet: RecordedFleet) -> list[HostEvent | MergedPrint]:
     printed: list[HostEvent | MergedPrint] = []
-    with Sound(fleet.recording.name):
+    with reporting_damage(fleet.recording.name):
         while not fleet.done:
             printed += fleet.poll(0)
     return printed

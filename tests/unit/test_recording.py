@@ -29,7 +29,7 @@ from sonde.recording.columns import (
 )
 from sonde.recording.container import MAGIC, RecordingError
 from sonde.recording.layouts import plain_spec, read_spec
-from sonde.recording.replay import open_recording, open_replay
+from sonde.recording.replay import open_recording, open_replay, reporting_damage
 from sonde.runtime.provenance import Provenance, describe_local_run
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
 from support import environment, run_sonde, sonde_command
@@ -254,6 +254,18 @@ def test_hostile_files_are_errors_or_sound(sample: Path, tmp_path: Path, seed: i
         except RecordingError:
             refused += 1
     assert refused > 60
+
+
+@pytest.mark.parametrize("fault", [TypeError, AttributeError, AssertionError, KeyError, IndexError, ZeroDivisionError])
+def test_a_fault_of_our_own_is_not_called_damage(fault: type[Exception]) -> None:
+    with pytest.raises(fault), reporting_damage("x.sonde"):
+        raise fault("ours")
+
+
+@pytest.mark.parametrize("error", [ValueError("no text"), OverflowError(), struct.error(), RecordingError("cut")])
+def test_what_damaged_data_raises_is_reported_with_the_file(error: Exception) -> None:
+    with pytest.raises(RecordingError, match=r"^x\.sonde is damaged: "), reporting_damage("x.sonde"):
+        raise error
 
 
 def test_hostile_files_on_the_command_line(sample: Path, tmp_path: Path) -> None:

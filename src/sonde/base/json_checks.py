@@ -23,6 +23,14 @@ def as_list(plain: Json, most: int | None = None) -> list[Json]:
     return plain
 
 
+def as_row(plain: Json, length: int) -> list[Json]:
+    """A list of exactly ``length`` values."""
+    row = as_list(plain, length)
+    if len(row) != length:
+        raise ValueError("a list of another length")
+    return row
+
+
 def as_text(plain: Json) -> str:
     if not isinstance(plain, str):
         raise ValueError("no text")

@@ -12,7 +12,7 @@ from ..base.record import Record, Value
 from ..errors import SondeError
 from ..library.tables import row_sites
 from ..recording.container import MAGIC
-from ..recording.replay import ReplayTrace, Sound, open_replay
+from ..recording.replay import ReplayTrace, open_replay, reporting_damage
 from ..runtime.maps.aggregates import Bucket, Histogram, Stats
 from ..runtime.records.values import EnumValue, Item, key_text
 from ..spec import EventSite, MapSpec
@@ -71,7 +71,7 @@ def read_run(path: str, fields: Sequence[str] = (), memory: Memory | None = None
 
 def _read_recording(path: str, fields: Sequence[str], memory: Memory | None) -> Run:
     run = Run(path, 0.0, {}, {})
-    with open_replay(path, memory) as trace, Sound(path):
+    with open_replay(path, memory) as trace, reporting_damage(path):
         _add_events(run, trace, fields)
         if trace.recording.truncated:
             raise SondeError(f"{path} ends before the run did: its numbers are not whole",

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct as Layout
 from time import localtime
 
-from ..base.json_checks import Json, JsonObject, as_integer, as_list, as_object, as_text, as_texts
+from ..base.json_checks import Json, JsonObject, as_integer, as_object, as_row, as_text, as_texts
 from ..base.record import Record
 from ..errors import SondeError
 from ..recording.container import BlockWriter, RecordingError, read_blocks
@@ -152,19 +152,19 @@ def _read_facts(data: bytes, name: str) -> FleetFacts:
     from ..recording.snapshots import read_json
     try:
         head = as_object(read_json(data))
-        if (protocol := as_integer(head["protocol"])) != VERSION:
-            raise RecordingError(f"{name} is of Sonde {as_text(head['sonde'])[:40]}, "
+        if (protocol := as_integer(head.get("protocol"))) != VERSION:
+            raise RecordingError(f"{name} is of Sonde {as_text(head.get('sonde'))[:40]}, "
                                  f"whose agents speak protocol {protocol}, "
                                  f"and this is {VERSION}")
-        hosts, script, window = as_texts(head["hosts"], MOST_HOSTS), as_texts(head["script"]), head["window"]
+        hosts, window = as_texts(head.get("hosts"), MOST_HOSTS), head.get("window")
         if not hosts or len(set(hosts)) < len(hosts) or not isinstance(window, int | float) or not 0 < window < 1 << 32:
             raise ValueError
-        title, text = script
+        title, text = map(as_text, as_row(head.get("script"), 2))
         request = FleetRequest(Source(title, text, head.get("tool") is True), window=float(window),
-                               columns=as_texts(head["table"]))
-        return FleetFacts(hosts, request, head["by_host"] is True, head["outliers"] is True, as_text(head["run"]),
-                          head["zone"])
-    except (KeyError, TypeError, ValueError):
+                               columns=as_texts(head.get("table")))
+        return FleetFacts(hosts, request, head.get("by_host") is True, head.get("outliers") is True,
+                          as_text(head.get("run")), head.get("zone"))
+    except ValueError:
         raise RecordingError(f"{name} is damaged: its head makes no sense") from None
 
 
@@ -232,7 +232,7 @@ class RecordedFleet(FleetState):
 def _read_reason(data: bytes) -> tuple[str, list[str]]:
     from ..recording.snapshots import read_json
     try:
-        reason, *hints = as_texts(as_list(read_json(data)))
+        reason, *hints = as_texts(read_json(data))
     except ValueError:
         raise RecordingError("a reason that is none") from None
     return reason, hints

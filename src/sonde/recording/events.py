@@ -85,7 +85,9 @@ def read_events(plain: Json, spec: ScriptSpec) -> list[RecordedEvent]:
 
 
 def _read_event(plain: JsonObject, number: int, spec: ScriptSpec) -> RecordedEvent:
-    name, format = as_text(plain["name"]), as_text(plain["format"])
+    name, format = as_text(plain.get("name")), as_text(plain.get("format"))
+    if name.count(":") != 2 or number >= len(spec.sites):
+        raise RecordingError("its events are not those of its script")
     if spec.sites[number].kind != "print" or len(spec.sites[number].fields) != 1:
         raise RecordingError("its events are none")
     type = spec.sites[number].fields[0].type

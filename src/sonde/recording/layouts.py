@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import spec as s
 from .. import types as t
-from ..base.json_checks import Json, JsonObject, as_flag, as_integer, as_integers, as_list, as_object, as_text, as_texts
+from ..base.json_checks import Json, JsonObject, as_flag, as_integer, as_list, as_object, as_row, as_text, as_texts
 from ..base.record import Record
 from ..kinds import SITE_KINDS
 from ..layouts.event_records import CONTROL_HEADER, RECORD_HEADER
@@ -142,7 +142,7 @@ class _LayoutReader:
         if outer == "tuple":
             return tuple([self.read(inner.removesuffix(", ..."), each) for each in as_list(plain)])
         if form == "dict[int, str]":
-            return {as_integer(number): as_text(name) for number, name in map(as_list, as_list(plain))}
+            return {as_integer(number): as_text(name) for number, name in [as_row(pair, 2) for pair in as_list(plain)]}
         return self._read_record(form, plain)
 
     def _read_record(self, form: str, described: Json) -> Any:
@@ -172,7 +172,7 @@ class _LayoutReader:
         if name == "span":
             if plain is None:
                 return None
-            start, end = as_integers(plain, 0, len(self.source.text) + 1)
+            start, end = [as_integer(each, 0, len(self.source.text) + 1) for each in as_row(plain, 2)]
             return Span(self.source, start, end)
         if form == "SiteData":
             data = dict(as_object(plain))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .. import types as t
-from ..base.json_checks import Json, as_list
+from ..base.json_checks import Json, as_row
 from ..runtime.records.values import DecodingContext, NamedNumber, ScriptValue, StackTrace, UserAddress
 from ..spec import ScriptSpec
 from .container import RecordingError
@@ -112,7 +112,7 @@ class RecordedNames:
         if not isinstance(entries, list):
             raise RecordingError("names are no list")
         for entry in entries:
-            question, argument, answer = as_list(entry)
+            question, argument, answer = as_row(entry, 3)
             if not isinstance(argument, list) or not _is_answer(question, argument, answer):
                 raise RecordingError("a name is none")
             self._room -= ENTRY + (8 * len(answer) if isinstance(answer, list) else 0) + _text_bytes(answer)

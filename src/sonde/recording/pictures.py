@@ -10,7 +10,7 @@ from ..language.comments import column_descriptions
 from ..library.run_loop import RunLoop
 from ..output.live.model import Model, ModelPrinter, Snapshot
 from .queries import AnsweringTrace
-from .replay import ReplayTrace, Sound
+from .replay import ReplayTrace, reporting_damage
 
 MOST = 600   # frames; longer recordings keep every second, fourth ... of them
 STEP = 0.1   # s of the recording between two, at least
@@ -70,7 +70,7 @@ class _SliceReader:
         """The frames."""
         trace = self._trace
         trace.keeps_maps = False
-        with Sound(trace.recording.name):
+        with reporting_damage(trace.recording.name):
             for records in RunLoop(trace):
                 self._printer.print_records(records, trace.act_on_site)
                 self._moment = max(self._moment, trace.recording.context.moment)

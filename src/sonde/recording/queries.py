@@ -39,7 +39,7 @@ from .execution import (
     uses_builtin,
 )
 from .names import RecordedNames
-from .replay import Recording, ReplaySession, ReplayTrace, Sound, open_recording
+from .replay import Recording, ReplaySession, ReplayTrace, open_recording, reporting_damage
 from .snapshots import ItemReader
 
 TYPE_CHECKING = False
@@ -303,7 +303,7 @@ class AnsweringTrace(ReplayTrace):
 
     def __init__(self, recording: Recording, source: Source, options: Options, memory: Memory | None = None) -> None:
         super().__init__(recording, memory)
-        with Sound(recording.name):
+        with reporting_damage(recording.name):
             self.question = question = ask(recording, source, options, self.memory.total // 2)
         self.source, self.spec = source, question.spec
         self._context = self._names = RecordedNames(self.spec, recording.facts.clocks, self.memory.total // 2)
@@ -319,7 +319,7 @@ class AnsweringTrace(ReplayTrace):
         return True  # it fills the maps itself
 
     def next_records(self, timeout: float | None = None) -> Records:
-        with Sound(self.recording.name):
+        with reporting_damage(self.recording.name):
             records = next(self._runs, None)
         self._replayed.done = records is None
         if records is None and self.recording.truncated:

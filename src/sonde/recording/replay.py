@@ -13,7 +13,8 @@ from sys import byteorder
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..base.end_request import Ending
-from ..base.json_checks import Json, JsonObject, as_integer, as_integers, as_list, as_object, as_text, as_texts
+from ..base.fast_stdlib import contextmanager
+from ..base.json_checks import Json, JsonObject, as_integer, as_list, as_object, as_row, as_text, as_texts
 from ..base.memory_budget import Memory
 from ..base.record import Record
 from ..errors import AttachError, SondeError
@@ -115,7 +116,7 @@ class Recording:
                                  hints=["sonde replay shows it, and asks it nothing"])
         if tag != b"HEAD":
             raise RecordingError(f"{name} ends before its head", truncated=not tag)
-        with Sound(name):
+        with reporting_damage(name):
             head = as_object(read_json(data))
             if head.get("byteorder") != byteorder:
                 raise RecordingError(f"{name} was recorded on a machine of another byte order")
@@ -129,7 +130,7 @@ class Recording:
 
     def portions(self) -> Iterator[Portion]:
         """What the run delivered, in order. RecordingError where the file was changed."""
-        with Sound(self.name):
+        with reporting_damage(self.name):
             try:
                 yield from self._portions()
             except RecordingError as error:
@@ -176,27 +177,23 @@ class Recording:
         self._file.close()
 
 
-class Sound:
-    """A context for reading a file that anybody may have made: any other exception within it is the file's fault."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RecordingError):
-            if not error.message.startswith(self._name):
-                problem = f"{self._name} is damaged: {error.message}"
-                raise RecordingError(problem, error.truncated, error.hints) from None
-        elif isinstance(error, ArithmeticError | AssertionError | AttributeError | LookupError | RecursionError
-                        | RuntimeError | StopIteration | StructError | TypeError | ValueError | MemoryError):
-            raise RecordingError(f"{self._name} is damaged: {type(error).__name__}") from error
+@contextmanager
+def reporting_damage(name: str) -> Iterator[None]:
+    """A context for reading the file called ``name``, which anybody may have made: RecordingError, with the name, for
+    what damaged data raises. Other exceptions are faults of Sonde's, and pass."""
+    try:
+        yield
+    except RecordingError as error:
+        if error.message.startswith(name):
+            raise
+        raise RecordingError(f"{name} is damaged: {error.message}", error.truncated, error.hints) from None
+    except (ValueError, OverflowError, StructError, RecursionError, MemoryError) as error:
+        raise RecordingError(f"{name} is damaged: {type(error).__name__}") from error
 
 
 def _read_facts(head: JsonObject) -> Facts:
     clocks = as_object(head.get("clocks"))
-    missing = [as_list(each) for each in as_list(head.get("missing"))]
+    missing = [as_row(each, 2) for each in as_list(head.get("missing"))]
     return Facts({clock: as_integer(clocks.get(clock), -1 << 63, 1 << 63) for clock in _CLOCKS},
                  as_integer(head.get("time")), as_text(head.get("host")), as_text(head.get("kernel")),
                  str(head.get("machine", "x86_64")), as_integer(head.get("attached")),
@@ -216,24 +213,26 @@ def _read_result(data: bytes) -> Result:
 
 
 def _read_end(spec: ScriptSpec, plain: JsonObject) -> End:
-    run = as_object(plain["run"])
-    provenance = Provenance(as_text(run["command"]), as_text(run["host"]), as_text(run["kernel"]),
-                            as_integer(run["started"], -1 << 63, 1 << 63), _seconds(run["seconds"]),
-                            as_texts(run["lost"]), _seconds(run.get("asked", 0)))
-    return End(_read_losses(spec, as_object(plain["losses"])), provenance, as_text(plain["reason"]),
-               as_integer(plain["status"]) & 255, as_integer(plain["left_out"]))
+    run = as_object(plain.get("run"))
+    provenance = Provenance(as_text(run.get("command")), as_text(run.get("host")), as_text(run.get("kernel")),
+                            as_integer(run.get("started"), -1 << 63, 1 << 63), _seconds(run.get("seconds")),
+                            as_texts(run.get("lost")), _seconds(run.get("asked", 0)))
+    return End(_read_losses(spec, as_object(plain.get("losses"))), provenance, as_text(plain.get("reason")),
+               as_integer(plain.get("status")) & 255, as_integer(plain.get("left_out")))
 
 
 def _read_losses(spec: ScriptSpec, plain: JsonObject) -> Losses:
     withheld = None
-    if plain["withheld"] is not None:
+    if plain.get("withheld") is not None:
         budget = as_object(plain["withheld"])
-        withheld = BudgetLosses(_seconds(budget["share"]), _counts(budget["events"]), as_integer(budget["detached_ns"]),
-                                as_integer(budget["traced_ns"]), as_integer(budget["spent_ns"]),
-                                _counts(budget["dropped"]))
-    errors = [as_integers(pair, 0) for pair in as_list(plain["errors"])]
-    return Losses(_counts(plain["records"]), [(spec.errors[index], count) for index, count in errors],
-                  _counts(plain["skipped"]), withheld=withheld,
+        withheld = BudgetLosses(_seconds(budget.get("share")), _counts(budget.get("events")),
+                                as_integer(budget.get("detached_ns")), as_integer(budget.get("traced_ns")),
+                                as_integer(budget.get("spent_ns")), _counts(budget.get("dropped")))
+    errors = [as_row(pair, 2) for pair in as_list(plain.get("errors"))]
+    return Losses(_counts(plain.get("records")),
+                  [(spec.errors[as_integer(index, 0, len(spec.errors))], as_integer(count, 0))
+                   for index, count in errors],
+                  _counts(plain.get("skipped")), withheld=withheld,
                   unplaced=_counts(plain.get("unplaced", [])), unnamed=_counts(plain.get("unnamed", [])),
                   **{name: as_integer(plain.get(name, 0), 0)
                      for name in ("late", "short", "unseen", "early", "shared", "unknown", "strayed")})
@@ -386,7 +385,7 @@ class ReplayTrace(TracedRun):
 
     def _bind_reader(self) -> None:
         maps = {named.name: _RecordedMap(named, self._replayed) for named in self.spec.maps if named.value is not None}
-        with Sound(self.recording.name):
+        with reporting_damage(self.recording.name):
             self._decoder = EventDecoder(self.spec, self.context)
             self._reader = ItemReader(maps, self.context)  # type: ignore[arg-type]
             for name in maps:  # the decoders of everything, before anything is trusted
@@ -433,14 +432,14 @@ class ReplayTrace(TracedRun):
                           ["the recording ends before the run did"])
 
     def decode_records(self, records: Iterable[Raw]) -> Iterator[Event]:
-        with Sound(self.recording.name):
+        with reporting_damage(self.recording.name):
             yield from super().decode_records(records)
 
     def knows_map(self, name: str) -> bool:
         return name in self._replayed.held
 
     def take_map(self, name: str, then: str = "") -> Items:
-        with Sound(self.recording.name):
+        with reporting_damage(self.recording.name):
             return super().take_map(name, then)
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ _ALLOWED = {"format", "heatmap", "output", "B", "quiet", "no-warnings", "memory"
 def main(parsed: Parsed) -> int:
     """Replay; the exit status."""
     from ...base.memory_budget import Memory
-    from ...recording.replay import Sound
+    from ...recording.replay import reporting_damage
     from .. import script_run
     from ..display_choice import parse_memory
     refuse_options(parsed, _ALLOWED)
@@ -77,7 +77,7 @@ def main(parsed: Parsed) -> int:
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     trace = open_trace(parsed, parsed.words[1:], memory, "replay")
     recording = trace.recording
-    with Sound(recording.name):
+    with reporting_damage(recording.name):
         trace.options.warnings = not parsed.has("no-warnings")
         _take_over_facts(parsed, recording)
         if os.isatty(1) and not parsed.has("output"):
@@ -93,14 +93,14 @@ def _replay_fleet(parsed: Parsed) -> int:
     from ...fleet.recording import open_fleet
     from ...fleet.views.following import FleetRun
     from ...fleet.views.forms import make_presenter
-    from ...recording.replay import Sound
+    from ...recording.replay import reporting_damage
     from ..requests import open_output
     path, parquet = parsed.words[1], parsed.named.get("parquet", "")
     if parsed.words[2:] or parsed.has("e") or parsed.rest:
         raise UsageError(f"{path} was recorded of a fleet, which has no events that could be asked")
     if parsed.named.get("by", "host") != "host":
         raise UsageError(f"--by host, not --by {parsed.named['by']}")
-    with Sound(path), open_fleet(path, "by" in parsed.named, "outliers" in parsed.named) as fleet:
+    with reporting_damage(path), open_fleet(path, "by" in parsed.named, "outliers" in parsed.named) as fleet:
         facts, by_host = fleet.recording.facts, fleet.results.by_host
         set_zone(facts.zone)
         form = "parquet" if parquet else parsed.get("format", "text")

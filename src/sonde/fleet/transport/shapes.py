@@ -6,7 +6,7 @@ Of kernel types only what their values look like travels: a pointer without its 
 from __future__ import annotations
 
 from ... import types as t
-from ...base.json_checks import Json, JsonObject, as_integer, as_list, as_object, as_text, as_texts
+from ...base.json_checks import Json, JsonObject, as_integer, as_list, as_object, as_row, as_text, as_texts
 from ...errors import SondeError
 from ...merge.table import MOST_WORDS
 from ...output.table_rows import check_columns
@@ -110,38 +110,38 @@ def read_shape(shape: Json, source: Source) -> ScriptSpec:
     """The script that a shape describes; ShapeError for whatever is no shape."""
     try:
         described = as_object(shape)
-        maps = [_read_map(as_object(each)) for each in as_list(described["maps"], MOST)]
-        sites = [_read_site(as_object(each), source) for each in as_list(described["sites"], MOST)]
-        probes = as_texts(described["probes"], MOST)
-        config = Config(print_maps_on_exit=bool(described["prints_maps"]))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+        maps = [_read_map(as_object(each)) for each in as_list(described.get("maps"), MOST)]
+        sites = [_read_site(as_object(each), source) for each in as_list(described.get("sites"), MOST)]
+        probes = as_texts(described.get("probes"), MOST)
+        config = Config(print_maps_on_exit=bool(described.get("prints_maps")))
+    except ValueError:
         raise ShapeError("what the agent says about its script makes no sense") from None
     return ScriptSpec([], maps, sites, [], probes, [], config, source)
 
 
 def _read_map(described: JsonObject) -> MapSpec:
-    name = as_text(described["name"])
-    value = _read_type(described["value"])
+    name = as_text(described.get("name"))
+    value = _read_type(described.get("value"))
     if not name.startswith("@") or value is None:
         raise ValueError
-    return MapSpec(name, "hash", 0, 0, 0, key=_read_type(described["key"]), value=value,
-                   memory=bool(described["keyless"]), labels=tuple(as_texts(described["labels"], MOST)),
+    return MapSpec(name, "hash", 0, 0, 0, key=_read_type(described.get("key")), value=value,
+                   memory=bool(described.get("keyless")), labels=tuple(as_texts(described.get("labels"), MOST)),
                    about=as_text(described.get("about", "")))
 
 
 def _read_site(described: JsonObject, source: Source) -> EventSite:
-    pairs = [as_list(pair) for pair in as_list(described["fields"], MOST)]
+    pairs = [as_row(pair, 2) for pair in as_list(described.get("fields"), MOST)]
     fields = [EventField(_read_type(type) or t.VOID, 0, as_text(name)) for name, type in pairs]
-    parts = [FormatPart(*as_texts(part)) for part in as_list(described["parts"], MOST)]
-    start, end = [as_integer(at, 0, len(source.text) + 1) for at in as_list(described["span"])]
-    return EventSite(as_text(described["kind"]), Span(source, start, end), fields, 0, parts,
-                     _read_data(as_object(described["data"])),
+    parts = [FormatPart(*as_texts(part, len(FormatPart._fields))) for part in as_list(described.get("parts"), MOST)]
+    start, end = [as_integer(at, 0, len(source.text) + 1) for at in as_row(described.get("span"), 2)]
+    return EventSite(as_text(described.get("kind")), Span(source, start, end), fields, 0, parts,
+                     _read_data(as_object(described.get("data"))),
                      _read_columns(described.get("columns", []), parts, fields))
 
 
 def _read_columns(described: Json, parts: list[FormatPart], fields: list[EventField]) -> list[Column]:
     columns = [Column(as_text(name), as_integer(first, 0, len(parts) + 1), as_integer(end, 0, len(parts) + 1))
-               for name, first, end in map(as_list, as_list(described, MOST))]
+               for name, first, end in [as_row(each, 3) for each in as_list(described, MOST)]]
     if fields:
         check_columns(columns, parts)
     return columns
@@ -163,24 +163,28 @@ def _read_type(plain: Json, depth: int = DEEPEST + 2) -> t.Type | None:
         return None
     if not depth:
         raise ValueError
-    name, *parts = as_list(plain)
+    name, *parts = as_list(plain) or [None]
     if name == "Tuple":
-        of, names = as_list(parts[0], MOST), as_texts(parts[1])
+        each_type, each_name = as_row(parts, 2)
+        of, names = as_list(each_type, MOST), as_texts(each_name)
         if names and len(names) != len(of):
             raise ValueError
         return t.Tuple(tuple([_read_type(each, depth - 1) or t.VOID for each in of]), tuple(names))
     if name == "Array":
-        return t.Array(_read_type(parts[0], depth - 1) or t.VOID, as_integer(parts[1], 0))
+        of_type, count = as_row(parts, 2)
+        return t.Array(_read_type(of_type, depth - 1) or t.VOID, as_integer(count, 0))
     if name == "Struct":
-        return _read_struct(as_text(parts[0]), as_list(parts[1], MOST), depth - 1)
+        title, fields = as_row(parts, 2)
+        return _read_struct(as_text(title), as_list(fields, MOST), depth - 1)
     if name == "Enum":
-        return t.Enum(as_text(parts[0]), _check_bits(parts[1]), bool(parts[2]))
+        title, bits, signed = as_row(parts, 3)
+        return t.Enum(as_text(title), _check_bits(bits), bool(signed))
     return _read_plain(as_text(name), parts)
 
 
 def _read_struct(name: str, described: list[Json], depth: int) -> t.Struct:
     fields = tuple([t.StructField(as_text(each), _read_type(type, depth) or t.VOID, 0)
-                    for each, type in map(as_list, described)])
+                    for each, type in [as_row(pair, 2) for pair in described]])
     return t.Struct(name, 0, lambda: fields)
 
 
@@ -191,11 +195,12 @@ def _check_bits(number: Json) -> int:
 
 
 def _read_plain(name: str, parts: list[Json]) -> t.Type:
-    if any(type(part) not in (int, bool, str) for part in parts):
-        raise TypeError
     if name == "Address":
         return t.Address(t.VOID)
-    value_type = _PLAIN[name](*parts)
+    kind = _PLAIN.get(name)
+    if kind is None or len(parts) != len(kind._fields) or any(type(part) not in (int, bool, str) for part in parts):
+        raise ValueError
+    value_type = kind(*parts)
     if isinstance(value_type, t.Int):
         _check_bits(value_type.bits)
     if isinstance(value_type, t.Aggregate):
