@@ -5,6 +5,7 @@
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde_tracer-*.whl
 # make test      style, types, and every test tier that this machine can run (30 minutes on two CPUs; 1.7 GB)
+# make test-fast only what needs no root and little time: the rooms by themselves, without the slow tests
 # make test-live only the tier that traces the running kernel (root)
 # make test-vm   only the tier that boots Debian's kernels under QEMU, two of the seven each day (root; qemu-system-x86
 #                busybox-static kmod zstd lz4); with SONDE_VM_FULL=1 all of the live tier inside
@@ -19,7 +20,7 @@ STAMP := $(VENV)/.stamp
 PYTEST := $(BIN)/python -m pytest
 TIERS := tests
 
-.PHONY: setup demo demo-fleet pyz wheel test lint test-live test-vm test-vm-all bench clean
+.PHONY: setup demo demo-fleet pyz wheel test lint test-fast test-live test-vm test-vm-all bench clean
 
 setup: $(STAMP)
 
@@ -35,6 +36,9 @@ lint: $(STAMP)
 # The last line is pytest's own summary.
 test: lint
 	@$(PYTEST) -q -n 2 $(TIERS)
+
+test-fast: $(STAMP)
+	@$(PYTEST) -q -n 2 -m "not slow" tests/unit tests/golden
 
 test-live: $(STAMP)
 	@$(PYTEST) -q tests/live

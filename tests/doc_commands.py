@@ -15,18 +15,18 @@ ELSEWHERE = {
     "docs/cases/slow-requests.md": "tests/live/test_slow_requests.py",
     "docs/cases/udp-reordering.md": "tests/live/test_udp_reordering.py",
     "docs/one-liners.md": "tests/live/test_one_liners.py",
-    "docs/errors.md": "tests/unit/test_docs.py",
-    "docs/language.md": "tests/unit/test_docs.py",
+    "docs/errors.md": "tests/unit/project/test_docs.py",
+    "docs/language.md": "tests/unit/project/test_docs.py",
     **{f"docs/tools/{name}.md": "tests/live/test_tools_runtimes.py"  # need runtimes with probes, which it makes
        for name in ("ucalls", "ugc", "ustat", "uthreads")},
 }
 
 # What no test can run here, by what the command matches, and why.
 NOT_HERE = {
-    r"docker |make wheel && docker ": "no daemon of containers; tests/unit/test_deploy.py reads the Dockerfile",
-    r"kubectl ": "no cluster; tests/unit/test_deploy.py checks the manifests against Kubernetes' schemas",
+    r"docker |make wheel && docker ": "no daemon of containers; tests/unit/project/test_deploy.py reads the Dockerfile",
+    r"kubectl ": "no cluster; tests/unit/project/test_deploy.py checks the manifests against Kubernetes' schemas",
     r"systemctl ": "no systemd; tests/live/test_unit.py starts what the unit says",
-    r"python deploy/slurm\.py": "no Slurm; tests/unit/test_deploy.py has dask-jobqueue write the job",
+    r"python deploy/slurm\.py": "no Slurm; tests/unit/project/test_deploy.py has dask-jobqueue write the job",
     r"sonde ttysnoop 2": "no such terminal; tests/live/test_tools_contents.py traces one of its own",
     r"sonde agent --stdio": "what it reads is frames; tests/live/test_fleet.py has it as a child",
     r"sonde v\d": "what sonde --version prints",

@@ -28,7 +28,7 @@ from sonde.recording.replay import open_recording
 from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
-from unit.test_questions import EVENT, FIELDS, FORMAT, NAME, recorded
+from unit.recording.test_questions import EVENT, FIELDS, FORMAT, NAME, recorded
 
 COUNT = int(os.environ.get("SONDE_FUZZ_COUNT", "80"))
 SEED = int(os.environ.get("SONDE_FUZZ_SEED", str(int(time.time()) % (1 << 24))))

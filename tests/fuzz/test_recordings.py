@@ -19,8 +19,8 @@ from sonde.recording.pictures import read_frames
 from sonde.recording.queries import open_question
 from sonde.semantics.script_options import Options
 from sonde.source import Source
-from unit.test_questions import NAME, recorded
-from unit.test_recording import mutations
+from unit.recording.test_questions import NAME, recorded
+from unit.recording.test_recording import mutations
 
 COUNT = int(os.environ.get("SONDE_FUZZ_COUNT", "200"))
 SEED = int(os.environ.get("SONDE_FUZZ_SEED", str(int(time.time()) % (1 << 24))))

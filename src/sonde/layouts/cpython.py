@@ -4,8 +4,8 @@ Programs that read Python's stacks learn it from an *image*: one element of the 
 Python program, made of the words in ``WORDS``. All processes forked from the same execve() share an image.
 
 The offsets were measured by ``offsetof`` against the headers (``Include/internal``) of CPython 3.11.7, 3.12.1, 3.13.0,
-3.13.18 and 3.14.10, in builds with the GIL for 64-bit machines; ``tests/unit/test_cpython.py`` repeats this where
-headers are installed. From 3.13 on, a process states most of them itself: ``_Py_DebugOffsets``, at the start of
+3.13.18 and 3.14.10, in builds with the GIL for 64-bit machines; ``tests/unit/kernel/test_cpython.py`` repeats this
+where headers are installed. From 3.13 on, a process states most of them itself: ``_Py_DebugOffsets``, at the start of
 ``_PyRuntime``.
 """
 

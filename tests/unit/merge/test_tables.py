@@ -41,6 +41,8 @@ from sonde.runtime.records.values import (
 )
 from sonde.types import Aggregate, Stack
 
+pytestmark = pytest.mark.slow
+
 MASK = (1 << 64) - 1
 WORD = st.integers(0, MASK)
 COUNT = Aggregate("count", False)

@@ -39,7 +39,7 @@ from sonde.types import (
     Type,
 )
 
-WORLD = str(Path(__file__).with_name("world.json.z"))
+WORLD = str(Path(__file__).parents[1] / "world.json.z")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from sonde.cli.requests import options_of_tool
 from sonde.fleet.agent.policy import PATH, read_policy
 from sonde.fleet.transport.dask import SOCKET_PATH
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 

@@ -8,7 +8,7 @@ import pytest
 
 from sonde.compiler.ir import BasicBlock, Op, Reg
 from sonde.compiler.liveness import Liveness
-from unit.test_dominators import graph
+from unit.compiler.test_dominators import graph
 
 
 def read_from(block: BasicBlock, reg: Reg) -> bool:

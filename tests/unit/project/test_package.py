@@ -13,7 +13,7 @@ import pytest
 import sonde
 from support import environment
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 PUBLIC = [
     "AttachError", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
     "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "Options", "PrivilegeError",

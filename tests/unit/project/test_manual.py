@@ -13,7 +13,7 @@ from sonde import tools
 from sonde.cli import command_table
 from sonde.cli.options import OPTIONS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
 from sonde.spec import Config, MapSpec, ScriptSpec
 
 COMM = t.Str(16)
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Idle:

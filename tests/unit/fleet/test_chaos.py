@@ -18,6 +18,8 @@ from sonde.fleet.transport.hosts import expand_hosts
 from sonde.fleet.transport.request import FleetRequest
 from sonde.source import Source
 
+pytestmark = pytest.mark.slow
+
 WINDOWS, PERIOD = 6, 0.4
 HOSTS = "h[001-500]"
 

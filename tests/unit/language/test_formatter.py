@@ -14,7 +14,7 @@ from sonde.language.dump import dump_script
 from sonde.language.parser import parse_script
 from sonde.source import Source
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPTS = sorted([*(ROOT / "src" / "sonde").rglob("*.bt"), *(ROOT / "tests").rglob("*.bt")])
 
 

@@ -14,6 +14,8 @@ from sonde.compiler import compilation, thread_keys
 from sonde.layouts.shared_maps import PURSE, PURSES
 from sonde.spec import ScriptSpec
 
+pytestmark = pytest.mark.slow
+
 THREADS = (0, 1, 2, 3, 4, 5, 7, 11, 1235, 32767, (1 << 22) - 1)
 
 

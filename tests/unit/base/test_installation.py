@@ -19,7 +19,7 @@ from sonde.functions import FUNCTIONS
 from sonde.kinds import kind_names
 from sonde.semantics.config import VARIABLES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_extras_are_those_of_the_package() -> None:

@@ -17,7 +17,7 @@ from sonde.semantics.script_options import Options
 from sonde.source import ERROR, Source
 from support import compile_c
 
-HEADERS = Path(__file__).parents[1] / "headers"
+HEADERS = Path(__file__).parents[2] / "headers"
 SIZES = {
     "odd.h": ["struct gen", "struct packed1", "struct sized", "struct al", "struct fp", "struct flex", "struct bits",
               "union u", "struct arr2", "struct uses", "my_size", "anon_t"],

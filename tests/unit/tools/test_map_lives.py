@@ -12,7 +12,7 @@ from map_lives import MapLife, read_lives, scripts
 from sonde.base.record import Record
 from sonde.language.map_sizes import MAP_SIZES
 
-TABLE = Path(__file__).with_name("map_lives.txt")
+TABLE = Path(__file__).parents[1] / "map_lives.txt"
 AGGREGATES = {"count", "sum", "hist", "lhist", "stats", "avg", "min", "max", "tseries"}
 FEW = {"a CPU", "a disk", "a softirq", "an address family", "a protocol", "a folder of -d", "the process"}
 

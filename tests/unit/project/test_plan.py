@@ -11,7 +11,7 @@ import pytest
 
 from sonde.arch import ARCHES
 
-ROOT = Path(__file__).parents[2] / "src" / "sonde"
+ROOT = Path(__file__).parents[3] / "src" / "sonde"
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SRC = ROOT / "src"
 ROLE = re.compile(r":(mod|class|func|meth|attr|exc|data):`~?([\w.]+)`")
 FILE = re.compile(r"(?<![\w/.*~}])[\w*][\w*/.-]*\.py\b")

@@ -26,7 +26,7 @@ from sonde.semantics.script_options import Options
 from sonde.semantics.world import World
 from sonde.source import Source
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "bench")]
 
 import gen_docs  # noqa: E402

@@ -93,7 +93,7 @@ def test_header_without_purpose_is_refused() -> None:
         tools.parse_tool("x", "x.bt", "begin { }\n")
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEADER = """// x: for tests
 //
 // OPTIONS
