@@ -11,7 +11,7 @@ from sonde.builtins import BUILTINS
 from sonde.functions import FUNCTIONS
 from sonde.language.ast import Assign, AttachPoint, Call, Clause, MapRef, Script, Unary
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.files import Files
+from sonde.language.includes import Files
 from sonde.language.parser import parse_script
 from sonde.semantics.callees import Language
 from sonde.semantics.macros import expand_macros

@@ -21,7 +21,7 @@ from sonde import types as t
 from sonde.errors import CompileError, UsageError
 from sonde.output import Printer
 from sonde.recording import queries
-from sonde.recording.evaluate import UnanswerableError
+from sonde.recording.column_expressions import UnanswerableError
 from sonde.recording.execution import Execution
 from sonde.recording.queries import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording

@@ -13,7 +13,7 @@ import pytest
 from compiled import world
 from sonde.base.wildcards import pattern_matcher
 from sonde.compiling import compile
-from sonde.compiling.child import compile_apart
+from sonde.compiling.compile_child import compile_apart
 from sonde.errors import CompileError, UsageError
 from sonde.semantics.script_options import Options
 from sonde.source import Source
@@ -137,8 +137,8 @@ def test_stars_stand_for_anything(pattern: str, yes: str, no: str) -> None:
 # what an agent compiles -----------------------------------------------------------------------------------------------
 
 def test_a_script_is_compiled_apart_as_it_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonde.compiling.child.compile_or_recall", lambda source, options: compile(source, options,
-                                                                                                world()))
+    monkeypatch.setattr("sonde.compiling.compile_child.compile_or_recall",
+                        lambda source, options: compile(source, options, world()))
     source = Source("x", 'tracepoint:syscalls:sys_enter_openat { @[comm] = count(); printf("%s\\n", comm); }')
     apart = compile_apart(source, Options(), lambda: None)
     here = compile(source, Options(), world())
@@ -160,7 +160,7 @@ def burn(*_: object) -> None:
 
 def test_whoever_waits_for_a_script_can_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, whatever the child does; nothing of it is left."""
-    monkeypatch.setattr("sonde.compiling.child.compile_or_recall", hang)
+    monkeypatch.setattr("sonde.compiling.compile_child.compile_or_recall", hang)
     begun = time.monotonic()
 
     def check_end() -> None:
@@ -173,14 +173,14 @@ def test_whoever_waits_for_a_script_can_end_it(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_limits_of_a_script_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonde.compiling.child.SECONDS", 1)
-    monkeypatch.setattr("sonde.compiling.child.compile_or_recall", burn)
+    monkeypatch.setattr("sonde.compiling.compile_child.SECONDS", 1)
+    monkeypatch.setattr("sonde.compiling.compile_child.compile_or_recall", burn)
     with pytest.raises(UsageError, match="1 s of CPU time"):
         compile_apart(Source("x", ""), Options(), lambda: None)
-    monkeypatch.setattr("sonde.compiling.child.compile_or_recall", lambda *_: bytearray(1 << 30))
+    monkeypatch.setattr("sonde.compiling.compile_child.compile_or_recall", lambda *_: bytearray(1 << 30))
     with pytest.raises(UsageError, match="500 MiB of memory"):
         compile_apart(Source("x", ""), Options(), lambda: None)
-    monkeypatch.setattr("sonde.compiling.child.LONGEST", 0.5)
-    monkeypatch.setattr("sonde.compiling.child.compile_or_recall", hang)
+    monkeypatch.setattr("sonde.compiling.compile_child.LONGEST", 0.5)
+    monkeypatch.setattr("sonde.compiling.compile_child.compile_or_recall", hang)
     with pytest.raises(UsageError, match="more than 0 s"):
         compile_apart(Source("x", ""), Options(), lambda: None)

@@ -17,8 +17,8 @@ from sonde.compiling import live_world
 from sonde.errors import AttachError
 from sonde.layouts.uapi import HELPERS
 from sonde.runtime.attach import links
-from sonde.runtime.child import Child
 from sonde.runtime.session import Session
+from sonde.runtime.traced_command import Child
 from sonde.spec import Attach, ProgramSpec
 
 pytestmark = pytest.mark.skipif(not live_world().has_feature("atomic_fetch"),

@@ -24,12 +24,12 @@ from sonde.compiling import live_world
 from sonde.errors import AttachError, VerifierError
 from sonde.kernel import syscalls
 from sonde.library.trace import Trace
-from sonde.runtime.child import Child, Process
 from sonde.runtime.context import LiveContext
 from sonde.runtime.costs.statistics import probe_costs
 from sonde.runtime.losses import Losses
 from sonde.runtime.records.batch import Raw
 from sonde.runtime.session import Session
+from sonde.runtime.traced_command import Child, Process
 from sonde.spec import Attach, ProgramSpec
 from support import environment
 

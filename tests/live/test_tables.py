@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.library import tables
+from sonde.library import data_frames
 from support import compile_c
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -167,7 +167,7 @@ def test_a_package_that_does_not_run_here_is_one_sentence(monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(sonde.SondeError, match=r"^this needs broken_extra, which cannot be imported here: the CPU "
                                                r"lacks X86_V2$"):
-        tables.import_extra("broken_extra", "tables")
+        data_frames.import_extra("broken_extra", "tables")
 
 
 def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

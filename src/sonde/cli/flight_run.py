@@ -15,7 +15,7 @@ from ..library.run_loop import RunLoop
 from ..library.traced_run import TracedRun
 from ..output import Output, Printer, make_output
 from ..output.losses import report_losses
-from ..runtime.flight.memory import FlightMemory
+from ..runtime.flight.flight_memory import FlightMemory
 from ..runtime.records.batch import Raw
 from ..spec import ScriptSpec
 from .flight_dumps import DumpFolder, make_printer, print_dump, read_maps, write_dump

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..compiling import Show
     from ..library.trace import Trace
     from ..recording.recorder import RecordingTrace
-    from ..runtime.child import Process
+    from ..runtime.traced_command import Process
     from ..semantics.script_options import Options
     from ..semantics.world import World
     from ..tools import Tool
@@ -141,13 +141,13 @@ def process_of(parsed: Parsed) -> Process | None:
     if parsed.has("cmd") and parsed.has("pid"):
         raise UsageError("USAGE: Cannot use both -c and -p.")
     if parsed.has("cmd"):
-        from ..runtime.child import Child
+        from ..runtime.traced_command import Child
         return Child(parsed.get("cmd"), held=parsed.has("dry-run"))
     pid = pid_of(parsed)
     if not pid:
         return None
-    from ..runtime import child
-    return child.Process(pid)
+    from ..runtime import traced_command
+    return traced_command.Process(pid)
 
 
 def options_of(parsed: Parsed, params: list[str]) -> Options:

@@ -143,7 +143,7 @@ def benchmark_compiler(source: Source, options: Options, world: World, form: str
     """How long it takes to compile the script, and to read it, which is the first part of that."""
     from ..compiling import compile
     from ..language.diagnostics import Diagnostics
-    from ..language.files import Files
+    from ..language.includes import Files
     from ..language.parser import parse_script
     files = Files(options.directories, options.headers, world.release, world.arch)
     rows = []

@@ -10,7 +10,7 @@ from ..base.json_checks import Json, JsonObject, as_object, as_text
 from ..base.memory_budget import Memory
 from ..base.record import Record, Value
 from ..errors import SondeError
-from ..library.tables import row_sites
+from ..library.data_frames import row_sites
 from ..recording.container import MAGIC
 from ..recording.replay import ReplayTrace, open_replay, reporting_damage
 from ..runtime.maps.aggregates import Bucket, Histogram, Stats

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
-    from ..language.files import Files
+    from ..language.includes import Files
     from ..semantics.typed import CheckedScript
     from ..semantics.world import World
     from ..spec import KernelFunction
@@ -147,7 +147,7 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
 
 
 def _files_of(options: Options, world: World) -> Files:
-    from ..language.files import Files
+    from ..language.includes import Files
     return Files(options.directories, options.headers, world.release, world.arch, options.sealed)
 
 
@@ -155,8 +155,8 @@ def format_source(source: str | Source, params: Sequence[str] = ()) -> str:
     """The script laid out evenly, with its comments. Raises CompileError if it cannot be parsed; files that it
     includes or imports need not be there."""
     from ..language.diagnostics import Diagnostics
-    from ..language.files import Files
-    from ..language.format import format_script as lay_out
+    from ..language.formatter import format_script as lay_out
+    from ..language.includes import Files
     from ..language.parser import parse_script
     source = source if isinstance(source, Source) else Source("stdin", source)
     diagnostics = Diagnostics()

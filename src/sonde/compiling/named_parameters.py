@@ -43,7 +43,7 @@ def _default_text(default: Expr) -> str:
 
 def parameter_hints(source: Source, options: Options, release: str) -> str:
     """The named parameters as lines, each with what the script says about it. CompileError if it cannot be read."""
-    from ..language.files import Files
+    from ..language.includes import Files
     from ..language.parser import parse_script
     diagnostics = Diagnostics()
     script = parse_script(source, diagnostics, options.params, Files(options.directories, options.headers, release))

@@ -19,7 +19,7 @@ from itertools import takewhile
 
 from ..base.record import Record, Value
 from ..base.words import divide_toward_zero
-from ..library.tables import row_sites
+from ..library.data_frames import row_sites
 from ..output.units import Unit, bare_name, in_base_unit, map_unit, named_unit
 from ..output.views.csv import cell_value, key_columns
 from ..output.views.view import key_parts

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from ..library.tables import import_extra
+from ..library.data_frames import import_extra
 from . import Exporter as Base
 from . import complete_endpoint
 from .metrics import COUNTER, EVENTS, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point, Summary

@@ -9,7 +9,16 @@ from typing import Any, BinaryIO
 
 from ..base.trusted_files import open_guarded
 from ..errors import UsageError
-from ..library.tables import TIME, TableColumn, arrow_table, event_table, import_extra, map_columns, metadata, row_sites
+from ..library.data_frames import (
+    TIME,
+    TableColumn,
+    arrow_table,
+    event_table,
+    import_extra,
+    map_columns,
+    metadata,
+    row_sites,
+)
 from ..runtime.provenance import Provenance
 from ..runtime.records.events import Event
 from ..spec import EventSite, MapSpec, ScriptSpec

@@ -15,7 +15,7 @@ from time import monotonic
 
 from ..base.numbers import parse_whole
 from ..errors import UsageError
-from ..library.tables import import_extra
+from ..library.data_frames import import_extra
 from ..output.live.bounded import (
     MOST_CONNECTIONS,
     BoundedServer,

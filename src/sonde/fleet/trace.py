@@ -26,7 +26,7 @@ from .views.show import ABOUT, describe_fleet_run
 if TYPE_CHECKING:
     import distributed
 
-    from ..library.tables import TableColumn
+    from ..library.data_frames import TableColumn
     from ..runtime.provenance import Provenance
 
 _LOOK, _SOON = 0.25, 0.05  # s between two looks at a fleet, and at one that has not begun
@@ -213,14 +213,14 @@ class FleetEvents(Tabular):
                 await wait_readable(trace.fileno(), left)
 
     def _columns(self) -> list[TableColumn]:
-        from ..library import tables
+        from ..library import data_frames
         from ..library.events import warn_of_losses
-        tables.import_extra("pyarrow", "tables")
+        data_frames.import_extra("pyarrow", "tables")
         spec = self._fleet_trace._fleet.results.spec
         assert spec is not None
-        rows = [event for event in self if event.site >= 0 and tables.is_row(spec.sites[event.site])]
+        rows = [event for event in self if event.site >= 0 and data_frames.is_row(spec.sites[event.site])]
         warn_of_losses(self._trace)
-        return tables.event_table(spec, rows, lambda wall: wall, ABOUT)
+        return data_frames.event_table(spec, rows, lambda wall: wall, ABOUT)
 
 
 def _as_event(item: HostEvent | MergedPrint) -> HostEvent:

@@ -9,7 +9,7 @@ from .cdecl import Attributes
 from .constants import NotConstantError, evaluate_constant
 from .cursor import ParseError
 from .diagnostics import Diagnostics
-from .files import NO_FILES, Files, is_system_header, kernel_version_code
+from .includes import NO_FILES, Files, is_system_header, kernel_version_code
 from .lexer import Lexer, parse_integer
 from .preprocessor import Preprocessor
 from .statements import StatementParser

@@ -10,7 +10,7 @@ import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from .files import Files
+from .includes import Files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

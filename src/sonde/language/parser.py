@@ -15,7 +15,7 @@ from .constants import NotConstantError, evaluate_constant
 from .cursor import SYNTAX, ParseError
 from .diagnostics import Diagnostics
 from .file_parser import FileParser
-from .files import NO_FILES, Files
+from .includes import NO_FILES, Files
 from .lexer import Token, parse_integer
 from .map_sizes import MAP_SIZES
 

@@ -10,7 +10,7 @@ from .tabular import Tabular
 
 if TYPE_CHECKING:
     from ..runtime.records.events import Event
-    from .tables import TableColumn
+    from .data_frames import TableColumn
     from .traced_run import TracedRun
 
 R = TypeVar("R")
@@ -36,7 +36,7 @@ class EventTable(Tabular):
         return (row(*event_values(event, spec.sites[event.site])) for event in self if event.site in sites)
 
     def _columns(self) -> list[TableColumn]:
-        from .tables import event_table, import_extra
+        from .data_frames import event_table, import_extra
         import_extra("pyarrow", "tables")  # before any event is taken
         trace = self._trace
         columns = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))

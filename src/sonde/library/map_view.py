@@ -9,7 +9,7 @@ from ..spec import MapSpec
 from .tabular import Tabular
 
 if TYPE_CHECKING:
-    from .tables import TableColumn
+    from .data_frames import TableColumn
     from .traced_run import TracedRun
 
 K = TypeVar("K")
@@ -115,8 +115,8 @@ class MapView(Tabular, Mapping[K, V]):
         return f"<map {self.name}: {len(self)} keys>"
 
     def _columns(self) -> list[TableColumn]:
+        from .data_frames import map_columns
         from .events import warn_of_losses
-        from .tables import map_columns
         columns = map_columns(self.spec, self._items())
         warn_of_losses(self._trace)
         return columns

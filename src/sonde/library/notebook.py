@@ -54,8 +54,8 @@ def show_maps(trace: TracedRun, timeout: float | None, every: float) -> None:
     import sys
 
     from ..output import Printer
+    from .data_frames import import_extra
     from .run_loop import RunLoop
-    from .tables import import_extra
     display = import_extra("IPython.display", "notebook")
     out = text_output(lambda data: sys.stdout.write(data.decode("utf-8", "replace")))
     printer = Printer(trace.spec, trace.context, out, trace.take_map)

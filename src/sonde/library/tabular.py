@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from .tables import TableColumn
+    from .data_frames import TableColumn
     from .traced_run import TracedRun
 
 class Tabular:
@@ -22,15 +22,15 @@ class Tabular:
 
     def to_arrow(self) -> pyarrow.Table:
         """All of it as a pyarrow.Table, with the run in its metadata. A RuntimeWarning says if something was lost."""
-        from .tables import arrow_table
+        from .data_frames import arrow_table
         return arrow_table(self._columns(), self._trace.provenance)
 
     def to_pandas(self) -> pandas.DataFrame:
         """The same as a pandas.DataFrame, with the run in its ``attrs``."""
-        from .tables import to_pandas
+        from .data_frames import to_pandas
         return to_pandas(self._columns(), self._trace.provenance)
 
     def to_polars(self) -> polars.DataFrame:
         """The same as a polars.DataFrame."""
-        from .tables import to_polars
+        from .data_frames import to_polars
         return to_polars(self._columns())

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from ..compiling import Show
     from ..kernel.groups.lookup import Groups
-    from ..runtime.child import Process
     from ..runtime.records.events import Event
     from ..runtime.session import Session
+    from ..runtime.traced_command import Process
     from ..semantics.world import World
     from ..spec import ScriptSpec
     from .control_groups import GroupLog
@@ -299,10 +299,10 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
         window, region = parse_flight(flight)
     process: Process | None = None
     if command is not None:
-        from ..runtime.child import Child
+        from ..runtime.traced_command import Child
         process = Child(command)
     elif pid:
-        from ..runtime.child import Process as Watched
+        from ..runtime.traced_command import Process as Watched
         process = Watched(pid)
     options = Options(params=list(params), pid=pid, group=container,
                       cpid=process.pid if command is not None and process else 0, unsafe=unsafe, timed=True,

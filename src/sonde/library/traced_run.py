@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from ..output.outside import Outside
-    from ..runtime.child import Process
     from ..runtime.losses import Losses
     from ..runtime.provenance import Provenance
     from ..runtime.records.batch import Records
     from ..runtime.records.events import Event, EventDecoder, MapReader
     from ..runtime.records.values import DecodingContext, Items
     from ..runtime.session import Session
+    from ..runtime.traced_command import Process
     from .events import Events
     from .map_view import MapView
 

@@ -26,7 +26,7 @@ from ..runtime.records.values import (
     UserAddress,
 )
 from ..spec import EventSite, MapSpec, ScriptSpec
-from .tables import member_types, row_sites
+from .data_frames import member_types, row_sites
 
 _VALUES: list[tuple[type, type]] = [
     (t.Bool, bool), (t.Enum, EnumValue), (t.Pointer, PointerValue), (t.Timestamp, Moment), (t.Int, int), (t.Str, str),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..base.record import Record
-from ..runtime.child import Child, Process
+from ..runtime.traced_command import Child, Process
 from ..spec import ScriptSpec
 
 TYPE_CHECKING = False

@@ -23,7 +23,7 @@ from ..runtime.maps.merge import State
 from ..spec import ErrorSite, MapSpec, ProgramSpec, ScriptSpec
 from ..types import round_up
 from .bytecode import DEPTH, FRAMES, HANDLES, Frames, Function, StackPlace, UntranslatableError, translate
-from .evaluate import UnanswerableError
+from .column_expressions import UnanswerableError
 
 MOST_ROUNDS = 1 << 23  # of bpf_loop()
 ELEMENT = 300          # bytes that an element takes besides its key and value, about

@@ -21,7 +21,7 @@ from ..semantics.typed import CheckedProbe, CheckedScript, Element, WholeMap
 from ..source import Span
 from ..spec import EventSite, ScriptSpec
 from ..types import Aggregate, Type
-from .evaluate import (
+from .column_expressions import (
     ARITHMETIC,
     SINGLE,
     Columns,

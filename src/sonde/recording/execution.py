@@ -22,9 +22,9 @@ from ..semantics.typed import CheckedProbe, CheckedScript
 from ..source import Source
 from ..spec import ErrorSite, ScriptSpec, TracepointFormat
 from .bpf_machine import Machine
+from .column_expressions import UnanswerableError
 from .columns import NUMBER, TEXT, BlockOfRecords, Leaf, read_column
 from .container import RecordingError
-from .evaluate import UnanswerableError
 from .events import BUILTINS, FIELD, RecordedEvent
 from .names import has_names
 from .replay import Recording

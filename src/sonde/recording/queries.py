@@ -24,10 +24,10 @@ from ..source import Source
 from ..spec import ErrorSite, MapSpec, ScriptSpec, TracepointFormat
 from ..types import Aggregate, Type
 from .bpf_machine import ELEMENT, no_room
+from .column_expressions import UnanswerableError
 from .column_loops import Loop, ScriptWriter, rows_of
 from .columns import BlockOfRecords, Leaf, read_column
 from .container import RecordingError
-from .evaluate import UnanswerableError
 from .events import RecordedEvent, read_events, tracepoint_names
 from .execution import (
     Execution,

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ..kernel.names.symbols import KernelSymbols
     from ..kernel.names.unwind import Unwinder
     from ..kernel.names.user_symbols import UserSymbols
-    from .child import Process
     from .stacks.pythons import Pythons
     from .stacks.unwind_tables import UnwindTables
+    from .traced_command import Process
 
 
 class LiveContext:
@@ -190,7 +190,7 @@ class LiveContext:
         tables = self.unwind_tables
         if tables is None:
             return
-        from .child import Child
+        from .traced_command import Child
         if process is None:
             tables.prepare_all()
             return

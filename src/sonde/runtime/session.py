@@ -31,7 +31,6 @@ from ..spec import EventField, ScriptSpec
 from .attach.attachments import Attachments
 from .attach.loading import Loader
 from .attach.programs import LoadedProgram
-from .child import Child, Process
 from .losses import Losses
 from .maps.access import Map
 from .maps.full_maps import LOOK, FullMap, FullMaps
@@ -41,6 +40,7 @@ from .records.batch import Raw, Records
 from .records.delivery import Delivery
 from .records.ringbuf import Ring
 from .signals import Signals
+from .traced_command import Child, Process
 from .tracing_clock import FOREVER, TracingClock
 from .waiting import Waiting
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from .costs.budget import Budget
-    from .flight.memory import FlightMemory
+    from .flight.flight_memory import FlightMemory
     from .waiting import FollowedLog
 
 ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
@@ -125,7 +125,7 @@ class Session:
         self._delivery = Delivery(self.spec, self._open_ring(DATA_RING), self._open_ring(CONTROL_RING), self._memory,
                                   self.ending)
         if FLIGHT in self.maps:
-            from .flight.memory import FlightMemory
+            from .flight.flight_memory import FlightMemory
             self.flight = FlightMemory(self.spec, self.maps, self._state)
         self._set_globals()
         self.programs = self._loader.load_programs()

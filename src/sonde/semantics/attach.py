@@ -8,7 +8,6 @@ from ..language.diagnostics import Diagnostics, nearest_names
 from ..source import WARNING
 from ..spec import Attach, Config
 from ..types import Struct
-from .answers import is_ruled_out
 from .context import ProbeProgram
 from .finder import ProbeFinder, WrittenPoint
 from .kernel_probes import choose_kinds
@@ -16,6 +15,7 @@ from .nodes import Use, copy_tree, followed_results
 from .object_probes import check_mixed
 from .probe_names import mark_names, takes_name
 from .providers import BY_KIND, find_provider
+from .ruled_out import is_ruled_out
 from .script_options import Options
 from .typed import CheckedProbe
 from .user_probes import resolve_user_results

@@ -28,7 +28,7 @@ from .config import read_config
 from .context import AssignmentSite, CheckContext, MapState, ProbeProgram, VarState
 from .convert import plain_type
 from .ctypes_ import TypeNames
-from .evaluate import check_expression
+from .expression_rules import check_expression
 from .macros import expand_macros
 from .naming import name_keys, what_end_does
 from .nodes import Tree, walk_nodes
@@ -79,7 +79,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
         context.diagnostics, context.explaining = diagnostics, True
         check_uncalled(context)
     if diagnostics.has_errors:
-        from .passes import sort_findings
+        from .finding_order import sort_findings
         diagnostics.keep_only(sort_findings(diagnostics.items))
         _report_missing_types(world, diagnostics)
     diagnostics.raise_if_errors()

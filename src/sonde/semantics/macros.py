@@ -322,7 +322,7 @@ def _is_shipped(macro: Macro) -> bool:
 @cache
 def library_macros(name: str) -> dict[tuple[str, int], Macro]:
     """The macros of a file of the standard library, by name and number of parameters."""
-    from ..language.files import Files
+    from ..language.includes import Files
     from ..language.parser import parse_script
     diagnostics = Diagnostics()
     script = parse_script(Files().read_source(f"{LIBRARY}{name}.bt"), diagnostics)

@@ -247,7 +247,7 @@ def test_the_oldest_go_when_there_are_too_many(tracefs: Path) -> None:
 
 
 def test_a_script_that_looks_for_files_says_so(tmp_path: Path) -> None:
-    from sonde.language.files import Files
+    from sonde.language.includes import Files
     from sonde.source import Source as Text
     for name, quoted, looks in (("linux/sched.h", False, False), ("own.h", True, True), ("own.h", False, True)):
         files = Files()

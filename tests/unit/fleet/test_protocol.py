@@ -468,7 +468,7 @@ def test_an_audit_line_is_one_line_whatever_is_in_the_script(tmp_path: Path) -> 
 def test_the_agent_never_imports_what_runs_data() -> None:
     """Neither pickle nor any of its kin is in a process that has loaded every part of an agent. (marshal is a part of
     the interpreter's own import machinery; nothing of Sonde's names it.)"""
-    code = ("import sonde.cli.commands.agent, sonde.fleet.agent.session, sonde.fleet.agent.channel\n"
+    code = ("import sonde.cli.commands.agent, sonde.fleet.agent.agent, sonde.fleet.agent.channel\n"
             "import sonde.fleet.agent.policy, sonde.cli.main, sys\n"
             "from sonde.fleet.transport.protocol import *\nfrom sonde.merge.portable import *\n"
             "[*Decoder(TO_AGENT).feed_bytes(encode_frame('ping', sent=1))]; decode_value(encode_value((1, 'x')))\n"

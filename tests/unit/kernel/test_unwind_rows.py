@@ -12,8 +12,8 @@ import pytest
 
 from sonde.arch import ARCHES
 from sonde.kernel.foreign import files
+from sonde.kernel.foreign.eh_frame import UnwindRow, UnwindTable
 from sonde.kernel.foreign.elf import PT_LOAD, Elf
-from sonde.kernel.foreign.frames import UnwindRow, UnwindTable
 from sonde.kernel.foreign.unwind_rows import LinkRules, pack_rows
 from sonde.layouts import unwind_format as table
 

@@ -20,7 +20,7 @@ from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS
 from sonde.language import ast, libclang
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.files import Files
+from sonde.language.includes import Files
 from sonde.language.parser import parse_script
 from sonde.semantics.callees import Language
 from sonde.semantics.check import check_script

@@ -11,7 +11,7 @@ from sonde.errors import CompileError
 from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
-from sonde.language.files import Files
+from sonde.language.includes import Files
 from sonde.language.parser import parse_script
 from sonde.source import Source
 

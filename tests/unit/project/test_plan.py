@@ -60,7 +60,7 @@ CTYPES_HOMES = {"kernel/libc.py", "kernel/foreign/demangle.py"}  # system calls;
 # Libraries of the extras, and who may import them: in the function that needs them, never at module level.
 EXTRAS = {"kernel/foreign/dwarf.py": {"elftools"}, "kernel/foreign/dwarf_places.py": {"elftools"},
           "kernel/foreign/dwarf_ranges.py": {"elftools"},
-          "kernel/foreign/child.py": {"elftools"},
+          "kernel/foreign/reader_process.py": {"elftools"},
           "language/libclang.py": {"clang"}, "fleet/transport/dask.py": {"distributed"}}
 
 # Modules whose import costs a visible part of the start-up budget: import them in the function that needs them.
@@ -77,7 +77,7 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
               "fleet/transport/dask.py": {"asyncio", "inspect", "socket", "urllib", "uuid"},
               "fleet/transport/relay.py": {"asyncio"},
               "output/live/top.py": {"textual", "rich"}, "output/live/slider.py": {"textual"},
-              "kernel/foreign/child.py": {"json"},
+              "kernel/foreign/reader_process.py": {"json"},
               "comparing/runs.py": {"json"}, "comparing/report.py": {"json"},
               "library/flight/asking.py": {"json", "socket"},
               "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}

@@ -17,9 +17,9 @@ from sonde.base.memory_budget import Memory
 from sonde.compiling import check_source
 from sonde.errors import CompileError, SondeError, UsageError
 from sonde.recording import queries
+from sonde.recording.column_expressions import UnanswerableError
 from sonde.recording.column_loops import hist_bucket
 from sonde.recording.container import RecordingError
-from sonde.recording.evaluate import UnanswerableError
 from sonde.recording.events import BUILTINS
 from sonde.recording.queries import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording

@@ -14,8 +14,8 @@ import pytest
 
 from sonde.base.end_request import Ending
 from sonde.errors import SondeError, UsageError
-from sonde.runtime.child import Child, Process
 from sonde.runtime.signals import Signals
+from sonde.runtime.traced_command import Child, Process
 from support import environment
 
 

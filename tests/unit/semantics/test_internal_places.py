@@ -14,11 +14,11 @@ from sonde.cli import requests, script_run
 from sonde.cli.script_names import read_script
 from sonde.compiling.spec_codec import pack_spec, unpack_spec
 from sonde.fleet.transport.request import FleetRequest
-from sonde.language.files import Files
+from sonde.language.includes import Files
 from sonde.output.text import failure_message, text_output
 from sonde.recording.layouts import plain_spec, read_spec
-from sonde.runtime.child import Process
 from sonde.runtime.losses import Losses
+from sonde.runtime.traced_command import Process
 from sonde.source import ERROR, WARNING, Diagnostic, ExpandedSpan, Source, Span, shown_place
 from sonde.spec import Config, ErrorSite, ScriptSpec
 

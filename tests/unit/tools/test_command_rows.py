@@ -9,7 +9,7 @@ from compiled import world
 from sonde import compiling
 from sonde.language.ast import Call, StrLiteral
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.files import Files
+from sonde.language.includes import Files
 from sonde.language.parser import parse_script
 from sonde.output.table_rows import table_cells
 from sonde.semantics.nodes import walk_nodes

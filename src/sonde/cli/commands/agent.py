@@ -71,9 +71,9 @@ def main(parsed: Parsed) -> int:
 
 def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
     """Serve the coordinator at standard input and output. Anything else that is printed goes to standard error."""
+    from ...fleet.agent.agent import Agent
     from ...fleet.agent.channel import Channel, CoordinatorGoneError
     from ...fleet.agent.policy import Audit, user_name
-    from ...fleet.agent.session import Agent
     from ...fleet.transport.protocol import encode_frame
     read, write = os.dup(0), os.dup(0 if on_socket else 1)
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)

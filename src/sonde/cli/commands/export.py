@@ -239,7 +239,7 @@ def _make_handlers(trace: TracedRun, gatherer: Gatherer, exporters: list[Exporte
     takers = [exporter for exporter in exporters if exporter.takes_events]
 
     def make_handler(index: int) -> Callable[[bytes, int], object]:
-        from ...library.tables import is_row
+        from ...library.data_frames import is_row
         site = trace.spec.sites[index]
         if site.kind in ("print_map", "clear", "zero"):
             then = site.data.get("then") or "" if site.kind == "print_map" else site.kind

@@ -25,7 +25,7 @@ def command_remark(source: Source, options: Options, spec: ScriptSpec) -> str:
     nothing of it does: all is narrowed to the command, or the script asks for the process itself."""
     if not options.cpid or options.own_process != options.cpid or options.group or not _hears_others(spec):
         return ""
-    from ...language.files import Files
+    from ...language.includes import Files
     from ...language.parser import parse_script
     script = parse_script(source, Diagnostics(), options.params, Files(options.directories, options.headers, ""))
     return "" if asks_for_processes(script) else REMARK

@@ -333,7 +333,7 @@ class ParquetPresenter(Presenter):
         self._exporter.export_map(self._merged.find_map(item.name), item.pairs, item.time)
 
     def show_event(self, event: HostEvent) -> None:
-        from ...library.tables import is_row
+        from ...library.data_frames import is_row
         site = self._spec().sites[event.site]
         if is_row(site):
             self._exporter.export_event(event, site)

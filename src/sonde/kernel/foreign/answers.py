@@ -13,8 +13,8 @@ from . import demangle as mangled
 from . import ld_cache, return_hazards, usdt
 from .archive import find_member, list_members
 from .dwarf_numbers import DamagedTablesError
+from .eh_frame import MOST_RULES, UnwindTable
 from .elf import Elf
-from .frames import MOST_RULES, UnwindTable
 from .opening import MEMBER
 from .symbol_table import JitMapTable
 from .types_by_wire import pack_type

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _socket import socket
 
 
-_START = "import sys; sys.path[:] = sys.argv[1:-2]; from sonde.kernel.foreign.child import main; main()"
+_START = "import sys; sys.path[:] = sys.argv[1:-2]; from sonde.kernel.foreign.reader_process import main; main()"
 _WALL = 8  # times the allowance of CPU time: after that the answer is late whatever the reader did
 _QUEUED = 32  # times the allowance: so much of its waiting for a CPU does not count, unless the run is to end
 _HURRY = 0.4  # s of CPU time for a question once the run is to end

@@ -31,7 +31,7 @@ from ...layouts.unwind_format import (
 )
 from .dwarf_numbers import Numbers
 from .dwarf_operations import OP_AND, OP_BREG0, OP_DEREF, OP_GE, OP_LIT0, OP_PLUS, OP_PLUS_UCONST, OP_SHL
-from .frames import UnwindRow, UnwindTable
+from .eh_frame import UnwindRow, UnwindTable
 
 MOST_ROWS = 1 << 16  # of an answer, exceeded by at most one entry's
 _WORDS = range(-1 << 15, 1 << 15)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...errors import MachineError
 from ...kernel.foreign.opening import map_regular
-from ..child import Child
+from ..traced_command import Child
 from .refusals import semaphore
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mmap import mmap
 
     from ...spec import Attach
-    from ..child import Process
+    from ..traced_command import Process
 
 
 def map_probed_files(points: Iterable[Attach], process: Process | None) -> list[mmap]:

@@ -136,7 +136,7 @@ class Agent:
         return trace
 
     def _compile(self, source: Source, options: Options) -> ScriptSpec:
-        from ...compiling.child import compile_apart
+        from ...compiling.compile_child import compile_apart
         return compile_apart(source, options, self._channel.check_end)
 
     def _run_trace(self, trace: Trace, request: Frame) -> int:
