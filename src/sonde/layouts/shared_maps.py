@@ -7,7 +7,7 @@ State memory (map ``__state``: one mmapable array element of u64 words)::
     [probes + errors, + globals)     ScriptSpec.globals, by name, written by the runtime before attaching; those whose
                                      names begin with FOUND_OUT are 0 then, until a program finds them out
 
-Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for each CPU::
+Budget memory (map ``__budget``, of scripts with a :class:`sonde.spec.Gate`), one slot for each CPU::
 
     u64            runs that this CPU has in hand, taken from the global ``allowance`` a few at a time
     u64            runs of all programs, whatever became of the event
