@@ -135,4 +135,5 @@ def test_right_references_are_accepted(target: str) -> None:
 
 
 def test_wrong_files_are_noticed() -> None:
-    assert missing_files("see kernel/nowhere.py, recording/replay.py, tests/unit/kernel/test_r*.py") == ["kernel/nowhere.py"]
+    text = "see kernel/nowhere.py, recording/replay.py, tests/unit/kernel/test_r*.py"
+    assert missing_files(text) == ["kernel/nowhere.py"]
