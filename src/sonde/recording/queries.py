@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sys import byteorder
 
 from .. import types as t
+from ..arch import NAMES as ARCHITECTURES
 from ..base.memory_budget import Memory
 from ..base.words import MASK, read_word
 from ..compiler.pipeline import compile_checked
@@ -57,6 +58,8 @@ class EventsWorld(BtfWorld):
 
     def __init__(self, recording: Recording, events: Sequence[RecordedEvent]) -> None:
         facts = recording.facts
+        if facts.machine not in ARCHITECTURES:
+            raise RecordingError("its machine is of no known architecture")
         super().__init__("", facts.machine, facts.kernel)
         self.cpus = 1
         self._formats = dict(zip(tracepoint_names(events), [event.format for event in events]))

@@ -211,6 +211,13 @@ def test_memory_of_maps_is_bounded(tmp_path: Path) -> None:
             trace.next_records()
 
 
+def test_an_unknown_architecture_is_an_error(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x", [{"a": 1}])
+    with closing(open_recording(str(path))) as recording, pytest.raises(RecordingError, match="architecture"):
+        recording.facts.machine = "vax"
+        AnsweringTrace(recording, Source("stdin", f"{NAME} {{ @x = args.a; }}"), Options())
+
+
 def test_a_cpu_beyond_all_is_an_error(tmp_path: Path) -> None:
     path = recorded(tmp_path / "x", [{"a": 1}], cpu=5000)
     assert told(path, f"{NAME} {{ @x = args.a; }}")[1]["@x"] == {None: 1}
