@@ -9,6 +9,7 @@ from .run_loop import RunLoop
 from .tabular import Tabular
 
 if TYPE_CHECKING:
+    from ..runtime.provenance import Provenance
     from ..runtime.records.events import Event
     from .data_frames import TableColumn
     from .traced_run import TracedRun
@@ -22,6 +23,8 @@ _INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} faile
 
 class EventTable(Tabular):
     """Events, also as rows of a class, or as a table."""
+
+    _trace: TracedRun
 
     def __iter__(self) -> Iterator[Event]:
         raise NotImplementedError
@@ -42,6 +45,9 @@ class EventTable(Tabular):
         columns = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))
         warn_of_losses(trace)
         return columns
+
+    def _provenance(self) -> Provenance:
+        return self._trace.provenance
 
 
 class Events(EventTable):

@@ -9,6 +9,7 @@ from ..spec import MapSpec
 from .tabular import Tabular
 
 if TYPE_CHECKING:
+    from ..runtime.provenance import Provenance
     from .data_frames import TableColumn
     from .traced_run import TracedRun
 
@@ -121,15 +122,18 @@ class MapView(Tabular, Mapping[K, V]):
         warn_of_losses(self._trace)
         return columns
 
+    def _provenance(self) -> Provenance:
+        return self._trace.provenance
+
     # Jupyter
 
     def _repr_html_(self) -> str:
         from .notebook import map_html
-        return map_html(self.spec, self._items(), self._trace.provenance)
+        return map_html(self.spec, self._items(), self._provenance())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """A histogram as bars, stacks as a flame graph, all else as a table; as text what sonde prints."""
         from .notebook import map_html, map_text
         items = self._items()
         return {"text/plain": map_text(self.name, items),
-                "text/html": map_html(self.spec, items, self._trace.provenance)}
+                "text/html": map_html(self.spec, items, self._provenance())}

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
     import pandas
     import polars
     import pyarrow
 
+    from ..runtime.provenance import Provenance
     from .data_frames import TableColumn
-    from .traced_run import TracedRun
+
 
 class Tabular:
     """What can be turned into a table; needs the extra ``tables``."""
 
-    _trace: TracedRun
-
     def _columns(self) -> list[TableColumn]:
+        raise NotImplementedError
+
+    def _provenance(self) -> Provenance:
         raise NotImplementedError
 
     def to_arrow(self) -> pyarrow.Table:
         """All of it as a pyarrow.Table, with the run in its metadata. A RuntimeWarning says if something was lost."""
         from .data_frames import arrow_table
-        return arrow_table(self._columns(), self._trace.provenance)
+        return arrow_table(self._columns(), self._provenance())
 
     def to_pandas(self) -> pandas.DataFrame:
         """The same as a pandas.DataFrame, with the run in its ``attrs``."""
         from .data_frames import to_pandas
-        return to_pandas(self._columns(), self._trace.provenance)
+        return to_pandas(self._columns(), self._provenance())
 
     def to_polars(self) -> polars.DataFrame:
         """The same as a polars.DataFrame."""
