@@ -37,7 +37,7 @@ class Window:
 
     def __enter__(self) -> Self:
         self.terminal, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 80, 0, 0))  # top shows texts, too
         self.process = subprocess.Popen([sys.executable, "-m", "sonde", *self._args], stdin=theirs, stdout=theirs,
                                         stderr=theirs, env=environment({"TERM": "xterm"}), start_new_session=True)
         os.close(theirs)
@@ -47,6 +47,8 @@ class Window:
                 text += os.read(self.terminal, 1 << 16)
             if b"rather long" in text and not seen:
                 seen = time.monotonic()
+        if not seen:
+            self.__exit__(None, None, None)
         assert seen, text
         return self
 
