@@ -87,7 +87,7 @@ def test_tcptop(pair: tuple[Namespace, Namespace]) -> None:
     assert [(row["LPORT"], row["RX_KB"], row["TX_KB"]) for row in found if row["LADDR"] == a.v4] == [
         (ports[0], 0, 300), (ports[1], 0, 10)]
     said = [line for line in (tracer.stderr + tracer.stdout).splitlines() if "WARNING" in line]
-    assert all("which is not traced" in line for line in said)  # our own children; half of the ends only receive
+    assert all("not traced" in line for line in said)  # our own children; half of the ends only receive
     assert [(row["RPORT"], row["RX_KB"], row["TX_KB"]) for row in found if row["LADDR"] == b.v4] == [
         (ports[0], 300, 0), (ports[1], 10, 0)]
     assert [int(str(row["RX_KB"])) + int(str(row["TX_KB"])) for row in found] == [300, 300, 10, 10]

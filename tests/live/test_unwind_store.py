@@ -15,6 +15,7 @@ from sonde.runtime.stacks import unwind_tables
 
 
 @pytest.mark.filterwarnings("ignore:Reading how to unwind:RuntimeWarning")  # which says that it takes its time
+@pytest.mark.filterwarnings("ignore:stacks through:RuntimeWarning")  # a process of many tests has many libraries
 def test_a_second_run_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(unwind_tables, "SLOW", 0.0)

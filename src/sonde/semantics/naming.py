@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..kinds import find_kind
 from ..language.ast import (
     Assign,
+    Block,
     Call,
     Cast,
     Clause,
@@ -15,6 +16,7 @@ from ..language.ast import (
     MapRef,
     Name,
     Script,
+    Stmt,
     TupleExpr,
     Variable,
 )
@@ -23,7 +25,7 @@ from .nodes import Tree, walk_nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def name_of_expression(expr: Expr) -> str:
@@ -70,12 +72,21 @@ def what_end_does(script: Script, functions: Functions) -> dict[str, str]:
                       and isinstance(node.start, MapRef) and node.start.name in given(node.body, "delete")}
         return _filled_maps(clause) - worked_off
     always = [statement for clause in _clauses_of(script, "end") if clause.predicate is None
-              for statement in clause.body if isinstance(statement, ExprStmt)]
+              for statement in _unconditional(clause.body)]
     gone_through = {node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval"))
                     if isinstance(node, For) and isinstance(node.start, MapRef)}
     own = _filled_maps(script.clauses).difference(*map(left_filled, script.clauses))
     return {name: "shows" if name in gone_through - own else "clears"
             for name in (given(always, "clear") | own) - given([script.clauses, script.functions], "print")}
+
+
+def _unconditional(body: Sequence[Stmt]) -> Iterator[ExprStmt]:
+    """The calls that are made whatever the values are, those of macros' blocks among them."""
+    for statement in body:
+        if isinstance(statement, Block):
+            yield from _unconditional(statement.body)
+        elif isinstance(statement, ExprStmt):
+            yield statement
 
 
 def _filled_maps(tree: Tree) -> set[str]:

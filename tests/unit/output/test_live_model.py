@@ -196,6 +196,7 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
 
 @pytest.mark.parametrize("clauses, found", [
     ("end { clear(@a); }", "clears"),
+    ("end { { print(1); clear(@a); } }", "clears"),  # as what a macro stands for
     ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } clear(@a); }", "shows"),
     ("i:s:1 { if (1) { for ($kv : @a) { @b[$kv.0] = $kv.1; } } } END { clear(@a); }", "shows"),
     ("interval:ms:5 { for ($kv : @b) { @a[$kv.0] = 1; } } end { clear(@a); }", "clears"),
