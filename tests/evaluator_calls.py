@@ -29,6 +29,7 @@ class Calls:
     maps: dict[str, dict[Any, Any]]
     queue: list[tuple[str, Any]]
     exited: bool
+    json: bool
 
     def value(self, expr: Expr) -> Any:
         raise NotImplementedError
@@ -45,7 +46,8 @@ class Calls:
 
     def _call_printf(self, expr: ast.Call) -> None:
         values = [self.kept(arg) for arg in expr.args[1:]]
-        self.queue.append(("printf", formatted(expr.choice.parts, values, [arg.type for arg in expr.args[1:]])))
+        types = [arg.type for arg in expr.args[1:]]
+        self.queue.append(("printf", formatted(expr.choice.parts, values, types, self.json)))
 
     def _call_print(self, expr: ast.Call) -> None:
         if isinstance(expr.choice, WholeMap):

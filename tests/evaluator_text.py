@@ -193,17 +193,17 @@ _DIGITS: dict[str, Callable[[int], str]] = {"x": "{:x}".format, "X": "{:X}".form
                                             "u": str, "d": str, "i": str}
 
 
-def formatted(parts: list[FormatPart], values: list[Any], types: list[Type | None]) -> str:
-    """What printf() prints: numbers as C's would, filled up as C++'s streams do."""
+def formatted(parts: list[FormatPart], values: list[Any], types: list[Type | None], json: bool = False) -> str:
+    """What printf() prints: numbers as C's would, filled up as C++'s streams do. In JSON a character is itself."""
     rest = list(zip(values, types))
-    return "".join([part.literal if not part.conversion else _conversion(part, *rest.pop(0)) for part in parts])
+    return "".join([part.literal if not part.conversion else _conversion(part, *rest.pop(0), json) for part in parts])
 
 
-def _conversion(part: FormatPart, value: Any, type: Type | None) -> str:
+def _conversion(part: FormatPart, value: Any, type: Type | None, json: bool) -> str:
     digits = part.spec.lstrip("-+ #0")
     flags = part.spec[:len(part.spec) - len(digits)]
     width, fill = int(digits.partition(".")[0] or 0), "0" if "0" in flags else " "
-    shown = _unfilled(part, value, type, flags)
+    shown = one_byte(value & 0xFF) if json and part.conversion == "c" else _unfilled(part, value, type, flags)
     return shown.ljust(width, fill) if "-" in flags else shown.rjust(width, fill)
 
 
@@ -212,6 +212,11 @@ def character(code: int) -> str:
     named = {9: "\\t", 10: "\\n", 92: "\\\\"}
     if code in named or 0 < code < 32 or code == 127:
         return named.get(code, f"\\x{code:02x}")
+    return one_byte(code)
+
+
+def one_byte(code: int) -> str:
+    """A byte as text."""
     return bytes([code]).decode("utf-8", "surrogateescape")
 
 

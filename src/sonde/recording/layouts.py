@@ -156,7 +156,9 @@ class _LayoutReader:
         _need(kind is not None and (kind in _TYPES if form == "Type" else kind.__name__ == form), f"{form} expected")
         assert kind is not None
         forms = {field: _annotation(kind, field) for field in kind._fields}
-        _need(plain.keys() <= {"is", *forms}, f"{name} with a field that it does not have")
+        if not plain.keys() <= {"is", *forms}:
+            raise RecordingError(f"its head is not sound: {name} with a field that it does not have",
+                                 hints=["a newer Sonde may have made it"])
         _need(all(field in plain or field in kind._defaults or (kind, field) in _LEFT_OUT for field in forms),
               f"{name} without a field that it has")
         values = {field: self._read_field(field, forms[field], plain[field]) for field in forms if field in plain}

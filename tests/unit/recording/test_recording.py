@@ -142,6 +142,14 @@ def test_a_spec_comes_back_as_it_was(script: str) -> None:
     assert plain_spec(read_spec(plain)) == plain
 
 
+def test_what_a_newer_sonde_may_have_added_is_no_damage_without_a_word() -> None:
+    plain = json.loads(json.dumps(plain_spec(compiled(SCRIPT))))
+    plain["maps"][0]["invented"] = 1
+    with pytest.raises(RecordingError, match="a field that it does not have") as refused:
+        read_spec(plain)
+    assert refused.value.hints == ["a newer Sonde may have made it"]
+
+
 def test_a_replay_prints_records_names_and_maps(sample: Path, spec: ScriptSpec) -> None:
     done = run_sonde("replay", str(sample))
     assert done.returncode == 0 and done.stderr == "Attached 1 probe\n"
