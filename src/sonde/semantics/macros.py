@@ -174,7 +174,7 @@ class _Expander:
         forms = self.macros.get(node.name, {})
         macro = _choose_form(forms, args)
         row = self.language.functions.get(node.name)
-        if macro is None and row is not None and row.library:
+        if macro is None and row is not None and row.library and (row.macro or isinstance(node, Call)):
             return library_macros(row.library).get((node.name, len(args)))
         if macro is not None or not isinstance(node, Call) or row is not None or node.name in self.language.builtins:
             return macro

@@ -73,3 +73,11 @@ def test_a_script_that_uses_none_reads_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert not read
     compiled("begin { print(is_err(1)); }")
     assert set(read) == {"values"}
+
+
+def test_a_scripts_own_constant_has_the_name_of_a_function() -> None:
+    """Only macros that bpftrace has, too, are called without parentheses."""
+    text = "%s begin { printf(\"%%d\", caller); }"
+    assert compiled(text % "enum e { caller = 4 };").sites
+    assert finding(text % "") == ("unknown-identifier", "caller")
+    assert compiled("begin { print(default_str_length); }").sites
