@@ -38,8 +38,10 @@ class Window:
     def __enter__(self) -> Self:
         self.terminal, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 80, 0, 0))  # top shows texts, too
+        size = {"COLUMNS": "80", "LINES": "40"}  # pytest-xdist sets others
         self.process = subprocess.Popen([sys.executable, "-m", "sonde", *self._args], stdin=theirs, stdout=theirs,
-                                        stderr=theirs, env=environment({"TERM": "xterm"}), start_new_session=True)
+                                        stderr=theirs, env=environment({"TERM": "xterm"} | size),
+                                        start_new_session=True)
         os.close(theirs)
         deadline, seen, text = time.monotonic() + 60, 0.0, b""
         while time.monotonic() < (seen + 1 if seen else deadline):
