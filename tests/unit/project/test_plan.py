@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiling": WAIST | FRONT | {"layouts", "kernel"},
     "merge": WAIST | {"runtime"},
     "library": WAIST | BACK | {"layouts", "semantics", "compiling"},
-    "recording": WAIST | BACK | {"layouts", "asm", "language", "semantics", "compiler", "compiling", "library"},
+    "recording": WAIST | BACK | {"arch", "layouts", "asm", "language", "semantics", "compiler", "compiling", "library"},
     "exporters": WAIST | BACK | {"library"},
     "comparing": WAIST | BACK | {"library", "recording"},
     "fleet": WAIST | BACK | {"layouts", "language", "semantics", "compiling", "merge", "library", "recording",
