@@ -83,8 +83,8 @@ def language() -> str:
                 f"`{OPTION_EXAMPLES[row.key]}`" if row.key in OPTION_EXAMPLES else ""] for row in OPTIONS]
     parts = [
         "# The language", NOTE,
-        "A script is a list of probes with blocks: `probe /predicate/ { statements }`. This page is made from "
-        "the tables that the compiler works by, and each example is compiled by a test.",
+        "A script is a list of probes with blocks: `probe /predicate/ { statements }`. This page is generated from "
+        "the compiler's own tables, and a test compiles each example.",
         "## Probes", table(["probe", "fires", "example"], [[f"`{n}`", d, f"`{e}`"] for n, d, e in PROBES]),
         "## Statements and top-level forms",
         *[f"**{name}**: {text}\n\n```\n{example}\n```" for name, text, example in STATEMENTS],
@@ -104,7 +104,7 @@ def language() -> str:
 
 def errors() -> str:
     parts = ["# Diagnostics", NOTE,
-             "Every finding has a code, which stays the same in each version. The example under each yields it."]
+             "Each diagnostic has a code, which does not change between versions. The example below a code produces it."]
     for code, (text, example) in sorted(ERRORS.items()):
         parts.append(f"## {code}\n\n{text}" + (f"\n\n```\n{example}\n```" if example else ""))
     return "\n\n".join(parts) + "\n"
