@@ -118,16 +118,16 @@ def table(points: Points, x_title: str) -> str:
 
 TITLES = {
     "clauses": ("With clauses", "clauses of one event", "ns per event", """
-Sonde makes one program of all clauses that fire at one event: the event, the test of the system call's number and what
-the clauses share are paid for once."""),
+Sonde compiles all clauses that fire at one event into one program: the event itself, the test of the system call's
+number and the code that the clauses share run once."""),
     "keys": ("With keys", "keys of @[n] = count()", "ns per event", """
-A hash costs what access to its elements' memory costs: as long as they are in the cache, more keys cost little."""),
+The cost of a hash is that of accessing its elements' memory: while they fit into the cache, more keys cost little."""),
     "cpus-own": ("With CPUs, each with memory of its own", "processes at once", "ns per event", """
-`@ = count()` has a slot for each CPU: no CPU waits for another, however many there are."""),
+`@ = count()` has a slot for each CPU, so CPUs never wait for one another."""),
     "cpus-shared": ("With CPUs, and one element for all", "processes at once", "ns per event", """
-`@[1] = nsecs` is one element that all CPUs write: its cache line and its bucket's lock travel between them. What a CPU
-pays grows with the number of CPUs that write at the same time, with any tracer; on many CPUs, give such a map `cpu` as
-a key, or use an aggregate."""),
+`@[1] = nsecs` is one element that all CPUs write: its cache line and its bucket's lock move between them. The cost on
+each CPU grows with the number of CPUs that write at the same time, in any tracer. On many CPUs, give such a map `cpu`
+as a key, or use an aggregate."""),
     "elements": ("With elements that are printed", "keys", "ms of CPU from SIGINT to the end", """
 Reading and printing a map is linear in its keys; sorting them is not."""),
 }
@@ -148,16 +148,16 @@ def write_page(found: dict[str, Points], folder: Path, versions: str) -> None:
 
 INTRODUCTION = """# What tracing costs, and how that grows
 
-Made by `bench/growth.py` from one run of {versions} side by side: Linux {kernel}, {machine}, {cpus} CPUs, the best of
-a few rounds each. Times differ between machines: read the ratios and the shapes. Nanoseconds per event are the kernel's
-own figure (`kernel.bpf_stats_enabled`), some 50 of which are its statistics themselves. `bench/run.py` has the single
-figures.
+`bench/growth.py` writes this page from one run of {versions} side by side: Linux {kernel}, {machine}, {cpus} CPUs, the
+best of a few rounds each. Times differ between machines, so compare the ratios and the shapes of the curves.
+Nanoseconds per event are the kernel's own figure (`kernel.bpf_stats_enabled`), of which its statistics themselves take
+about 50. `bench/run.py` measures the single figures.
 """
 
 COMPONENTS = """## What an event is made of
 
-Measured here with hand-written programs: what a call adds to a program, in a loop unless stated otherwise. Nothing in a
-script can cost less than the helpers that it needs.
+These figures were measured with hand-written programs: each is what a call adds to a program, in a loop unless stated
+otherwise. A script cannot cost less than the helpers that it needs.
 
 | what | ns |
 |---|---|
@@ -171,33 +171,34 @@ script can cost less than the helpers that it needs.
 | `kstack` of a system call: one frame, and all of them | 930, 1,600 |
 | `ustack`, 127 frames at most | 610 |
 
-So a stack as a key costs the kernel's unwinder and next to nothing else (`kstack`: 0.75 of bpftrace's time, with no way below it), the clock is
-most of what `@ = hist(nsecs)` takes with any tracer (0.55), and reading a string from user memory, 105 ns, is half of what
-`uprobe:BIN:f { @[str(arg0)] = hist(arg1); }` takes (0.27). The rest has been removed:
+So some costs cannot be reduced. With a stack as a key, nearly all of the time is the kernel's unwinder (`kstack`: 0.75 of bpftrace's time).
+With `@ = hist(nsecs)` it is mostly the clock, in any tracer (0.55). With `uprobe:BIN:f { @[str(arg0)] = hist(arg1); }` half of it reads the
+string from user memory, 105 ns (0.27). Sonde removes the other costs:
 
 | replaced | by | where | ns |
 |---|---|---|---|
 | making, finding and deleting an element of a hash | a slot for each thread (`@start[tid]`) | `lower/maps/threads.py` | 190 to 15 |
-| finding the element of an aggregate | a table per CPU, for the keys that the CPU met first | `lower/maps/hot.py` | 50 to 5 |
-| asking for the current task, its `pid`, `tid`, `comm` | loads from where the kernel keeps them | `kernel/tasks/current_task.py` | 18 to 2 |
+| finding the element of an aggregate | a table per CPU, for the keys that the CPU saw first | `lower/maps/hot.py` | 50 to 5 |
+| helper calls for the current task, its `pid`, `tid`, `comm` | loads from the kernel's own memory | `kernel/tasks/current_task.py` | 18 to 2 |
 
-`@[1] = nsecs` (256 against 334 ns) is the empty program, the clock and the update of an element, 46, 63 and 85 ns by this table; the rest
-finds the task and compares its `comm`. Finding the element and storing in place (26) would save most of the update, but is not
-done: an element that user space deletes meanwhile may already be another key's. What `@[n] = count()` over `nsecs % n` cannot save is the clock.
+`@[1] = nsecs` takes 256 ns (bpftrace: 334 ns). By this table 46, 63 and 85 ns of them are the empty program, the clock and the update of an
+element; the rest finds the task and compares its `comm`. Looking the element up and writing to it in place (26 ns) would save most of the
+update, but would not be correct: if user space deletes the element meanwhile, its memory may already belong to another key.
+With `@[n] = count()` over `nsecs % n` the clock is the cost that remains.
 
-Task storage (`BPF_MAP_TYPE_TASK_STORAGE`) is no place for `@start[tid]`: it is freed when the thread ends, while a map's key stays until the
-script deletes it, and can be printed, counted and cleared until then.
+Task storage (`BPF_MAP_TYPE_TASK_STORAGE`) is not suitable for `@start[tid]`: it is freed when the thread ends, while a map's key stays until
+the script deletes it, and can be printed, counted and cleared until then.
 """  # noqa: E501
 
 EXPECTATIONS = """## On many CPUs
 
-No machine with more CPUs was available. What to expect of 64 follows from what they share:
+No machine with more CPUs was available. The costs on 64 CPUs follow from what the CPUs share:
 
-| what | shared by CPUs | so with 64 |
+| what | shared by the CPUs | so with 64 CPUs |
 |---|---|---|
 | maps without keys, `count()`, `hist()` ... with and without keys | nothing while programs run | as with one; an element read at the end has 64 slots |
 | plain elements that several CPUs write | the element's cache line, its bucket's lock | slower with each CPU that writes at once |
-| `printf()` and everything printed | one ring, one lock, one reader | the reader has the speed of one CPU: what exceeds it is counted as lost; filter, count, or enlarge the ring |
+| `printf()` and everything printed | one ring, one lock, one reader | the reader is as fast as one CPU; events beyond that are counted as lost: filter, count, or enlarge the ring |
 | the order of what is printed | nothing more | sorted as it is read, within a window of 20 ms |
 | `--budget` | one word, read | a purse for each CPU, filled sixteen runs at a time |
 """  # noqa: E501

@@ -19,18 +19,19 @@ FIGURES = [Path(__file__).resolve().parent / name for name in ("figures.json", "
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 TITLE, NEXT = "## Row by row\n", "## What an event is made of\n"
 INTRODUCTION = """
-`bench/run.py --peer BPFTRACE --only PIECE --json bench/figures.json` keeps the figures, `bench/rows.py` makes the
-table. Each row is from one run, in which the two took turns. Sonde is the wheel in an environment of its own, as pipx
-has it and `make bench` makes it. Ratios of nanoseconds are of the time beyond that of the empty program.
+`bench/run.py --peer BPFTRACE --only PIECE --json bench/figures.json` stores the figures, and `bench/rows.py` makes the
+table. Each row comes from one run in which the two tracers took turns. Sonde is installed from the wheel in its own
+environment, as pipx installs it (`make bench` does this). Ratios of nanoseconds compare the time beyond that of the
+empty program.
 
-There are two machines, both with 2 CPUs:
+Two machines were measured, both with 2 CPUs:
 
 1. {}
 2. {}
 
-Their ratios of kernel time differ most, for what Sonde saves is mostly calls: one of a helper takes the first machine
-some 2 ns, and the second 6 to 18. What is left, the clock (20 and 38 ns a reading) and accesses to memory, any tracer
-pays.
+The two machines differ most in the ratios of kernel time, because Sonde mainly saves calls of helpers: a call takes
+about 2 ns on the first machine, and 6 to 18 ns on the second. The rest is the clock (20 and 38 ns per reading) and
+memory accesses, which cost every tracer the same.
 
 """
 
@@ -50,9 +51,9 @@ class Row(NamedTuple):
 
 
 GUESTS = """
-Probes on kernel functions need other kernels than this one: nanoseconds that `{ @ = count(); }` adds to a call of
-`__do_sys_getppid` under QEMU's emulation, where only the ratios are meaningful
-(`bench/entries.py --kernel 6.12 --peer BPFTRACE`; the goal is 0.6).
+This machine's kernel has no probes on kernel functions, so they were measured on other kernels under QEMU's emulation,
+where only the ratios are meaningful. The table shows the nanoseconds that `{ @ = count(); }` adds to a call of
+`__do_sys_getppid` (`bench/entries.py --kernel 6.12 --peer BPFTRACE`; the goal is 0.6).
 
 | kernel, kind | sonde | sonde by kprobes | bpftrace 0.27.1 | ratio |
 |---|---|---|---|---|
@@ -61,30 +62,30 @@ Probes on kernel functions need other kernels than this one: nanoseconds that `{
 | 7.2 kprobe | 218 | 374 | 458 | 0.48 |
 | 7.2 kretprobe | 277 | 1426 | 930 | 0.30 |
 
-The host had other work to do: other runs on 6.12, of one round instead of three, gave 0.35 and 0.22 for kprobes, 0.39
-and 0.70 for kretprobes; 7.2 has one round, of 800 times 500 calls.
+The host was busy with other work: other runs on 6.12, with one round instead of three, gave 0.35 and 0.22 for kprobes,
+0.39 and 0.70 for kretprobes. 7.2 was measured in one round of 800 times 500 calls.
 
-Of many functions one program serves each kind where the kernel has tracing_multi (7.2): `__do_sys_get*`, of which
-`__do_sys_getppid` is called (`bench/entries.py --kernel 7.2 --many --peer BPFTRACE`).
+Where the kernel has tracing_multi (7.2), one program per kind serves many functions. Here the probe is on
+`__do_sys_get*`, and `__do_sys_getppid` is called (`bench/entries.py --kernel 7.2 --many --peer BPFTRACE`).
 
 | kernel, kind | sonde | sonde without tracing_multi | bpftrace 0.27.1 | ratio |
 |---|---|---|---|---|
 | 7.2 kprobe | 111 | 222 | 280 | 0.40 |
 | 7.2 kretprobe | 182 | 488 | 539 | 0.34 |
 
-500 functions of a program by uprobes, from the command's start to its end (`bench/attach.py --peer BPFTRACE uprobe`):
-3.9 against 62.9 s, 0.06; the goal is 0.5. 1,000 kernel functions by kprobes, the same way under QEMU, on Linux 6.12
-(`bench/attach.py --kernel 6.12 --peer BPFTRACE kprobe`): 52 against 604 s, 0.09; 300 on 7.2 (`--functions 300`): 27
-against 126 s, 0.22.
+From the start of the command to its end, uprobes on 500 functions of a program take 3.9 s, and 62.9 s with bpftrace: a
+ratio of 0.06, where the goal is 0.5 (`bench/attach.py --peer BPFTRACE uprobe`). Kprobes on 1,000 kernel functions take
+52 s and 604 s, 0.09, under QEMU on Linux 6.12 (`bench/attach.py --kernel 6.12 --peer BPFTRACE kprobe`); on 300
+functions on 7.2 (`--functions 300`) they take 27 s and 126 s, 0.22.
 """
-KEYS = "nearly all of it is sorting and formatting numbers that lie in memory in no order"
+KEYS = "nearly all of the time sorts and formats numbers, which are in random order in memory"
 ROWS = (
     Row("`BEGIN { exit(); }`, later", "start wall s", "startup", 0.030, absolute=True, unit="s",
-        floor="beyond the interpreter's own, most of it is importing 72 modules; less is imported since"),
+        floor="beyond the interpreter's own, most of the time imports 72 modules; Sonde has imported fewer since"),
     Row("... the interpreter alone", "interpreter wall s", "startup", unit="s"),
     Row("... memory", "start memory MiB", "startup", 15, absolute=True, unit="MiB"),
     Row("`BEGIN { exit(); }`, the first time", "first start wall s", "startup", 0.050, absolute=True, unit="s",
-        floor="language, semantics and compiler are imported too; less is since"),
+        floor="this also imports language, semantics and compiler; Sonde has imported fewer modules since"),
     Row("300,000 `printf()`: CPU", "drain cpu s", "drain", 0.40, unit="s"),
     Row("... of which printed", "drain printed %", "drain", least=100, absolute=True, unit="%"),
     Row("2,000,000 events as fast as two threads can: printed", "flood printed %", "flood", least=60, absolute=True,
@@ -94,14 +95,15 @@ ROWS = (
     Row("1,000,000 keys read and printed", "1,000,000 keys: read and printed s", "keys", 0.35, unit="s", floor=KEYS),
     Row("... memory", "1,000,000 keys: memory MiB", "keys", 150, absolute=True, unit="MiB"),
     Row("1,000,000 new keys inserted", "1,000,000 keys: inserted s", "keys", 0.90, unit="s",
-        floor="80 of 376 ns a key are the bare system call, most of the rest is the kernel's hash"),
+        floor="of 376 ns per key the bare system call takes 80, and the kernel's hash most of the rest"),
     Row("latency pairs", "enter and exit: latency hist", "kernel", 0.50, unit="ns",
-        floor="20 of 39 ns are the clock's"),
+        floor="the clock takes 20 of 39 ns"),
     Row("uprobe with a string as key", "uprobe: @[str(arg0)] = hist(arg1)", "kernel", 0.20, unit="ns",
-        floor="reading the string is half of it, 105 ns"),
-    Row("`kstack` as key", "@[kstack] = count()", "kernel", 0.50, unit="ns", floor="the kernel's unwinder"),
+        floor="reading the string takes half of the time, 105 ns"),
+    Row("`kstack` as key", "@[kstack] = count()", "kernel", 0.50, unit="ns",
+        floor="the kernel's unwinder takes most of the time"),
     Row("kernel time above the empty program, geometric mean of scripts", "mean", "kernel", 0.28,
-        floor="the clock is most of what hist, lhist and stats of it take"),
+        floor="in hist, lhist and stats of nsecs the clock takes most of the time"),
     Row("... the worst", "worst", "kernel", 0.90),
     Row("129 tracepoints on, 1 s, off", "129 tracepoints wall s", "attach", 0.20, unit="s"),
     Row("300 clauses compiled and attached, run, detached", "300 clauses wall s", "clauses", 1.0, absolute=True,

@@ -104,7 +104,7 @@ def language() -> str:
 
 def errors() -> str:
     parts = ["# Diagnostics", NOTE,
-             "Each diagnostic has a code, which does not change between versions. The example below a code produces it."]
+             "Each diagnostic has a code, which does not change between versions. The example below a code causes it."]
     for code, (text, example) in sorted(ERRORS.items()):
         parts.append(f"## {code}\n\n{text}" + (f"\n\n```\n{example}\n```" if example else ""))
     return "\n\n".join(parts) + "\n"

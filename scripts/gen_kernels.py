@@ -32,63 +32,65 @@ HEAD = """\
 
 <!-- Written by scripts/gen_kernels.py from what the kernels did: boot them, do not change this file. -->
 
-Debian's cloud kernels, each booted under QEMU: every kind of probe was checked against a program that counts what it
-does, every feature was tried, and every shipped tool was attached. Each day `make test-vm` boots the next two for this
-machine's architecture (`SONDE_VM_ARCH=aarch64`: for that one); `make test-vm-all` boots all of them. What a kernel
-lacks is done another way, or refused in one sentence; `sonde doctor` says which tools work on the running kernel, and
-`-v` which way was taken.
+This page is about Debian's cloud kernels. Each was booted under QEMU: every kind of probe was checked against a program
+that counts its own calls, every feature was tried, and every shipped tool was attached. Each day `make test-vm` boots
+the next two kernels for this machine's architecture (for another one with `SONDE_VM_ARCH=aarch64`); `make test-vm-all`
+boots all of them. If a kernel lacks a feature, Sonde uses another method or refuses the script in one sentence. `sonde
+doctor` says which tools work on the running kernel, and `-v` which methods a run uses.
 """
 ABOUT_FEATURES = """\
-`--no-feature NAME` does without one. The release is the first that can have it: 6.1 is built without fprobe
-(`CONFIG_FPROBE`), which one link for many functions takes and which 6.12 does not have on aarch64; and none of these
-kernels with `CONFIG_FUNCTION_ERROR_INJECTION`, which `override` takes. `?`: younger than the kernel's last boot here.
+`--no-feature NAME` runs Sonde without a feature. "Since" is the first release that can have the feature; whether a
+kernel has it also depends on its configuration. One link for many functions needs fprobe (`CONFIG_FPROBE`): Debian
+builds 6.1 without it, and 6.12 lacks it on aarch64. `override` needs `CONFIG_FUNCTION_ERROR_INJECTION`, which none of
+these kernels has. `?`: the row is newer than the last boot of this kernel here.
 """
 OTHERS = """
 ## Not used
 
-- fsession (7.0), one trampoline program for a function's entry and return: it saves nothing over two, fentry and
-  fexit. Counting a call and its return on 7.2 under QEMU took 465 ns with it, 413 with the two, and 970 with
-  kprobe.session.
-- Programs that may sleep (uprobes; tracepoints of system calls in 7.2), which could wait for a string that is not in
-  memory, where Sonde now says that it could not be read. They load, and get the string (bpf_copy_from_user_str(),
-  6.12). But who owns the page says how long they wait: a process whose page waits for its userfaultfd(2) held up the
-  detaching of such a uprobe for as long as it lived, since the kernel waits for all programs that sleep; a FUSE file
-  system of its own could do the same. No traced process may be able to do that to the tracer.
-- BPF_F_RB_OVERWRITE (6.19), rings that overwrite their oldest records: [flight.md](flight.md) has what they cost.
-- BPF_F_CPU (7.0), one CPU's element in a call: Sonde reads the elements of all, many keys in a call, or maps them.
+- fsession (7.0) is one trampoline program for a function's entry and return. It saves nothing over an fentry and an
+  fexit program: counting a call and its return on 7.2 under QEMU took 465 ns with fsession, 413 ns with the two
+  programs, and 970 ns with kprobe.session.
+- Sleepable programs (uprobes; tracepoints of system calls in 7.2) can wait for a string that is not in memory; Sonde
+  reports such a string as unreadable. They work here (bpf_copy_from_user_str(), 6.12), but the owner of the page
+  decides how long they wait. A process whose page waited for its own userfaultfd(2) delayed the detaching of such a
+  uprobe until the process ended, because the kernel waits for all sleeping programs; a FUSE file system could do the
+  same. A traced process must not be able to block the tracer.
+- BPF_F_RB_OVERWRITE (6.19) makes rings overwrite their oldest records: [flight.md](flight.md) says what they cost.
+- BPF_F_CPU (7.0) reads one CPU's element in one call: Sonde reads the elements of all CPUs for many keys in one call,
+  or maps the memory.
 
 ## Other architectures
 
 **riscv64.** Debian's 7.2 (sid; bookworm has none) was booted with
 `tests/vm/vmrun.py --arch riscv64 --kernel 7.2 -- COMMAND`: a tracepoint of system calls, a raw tracepoint, a kprobe and
-an fentry probe each counted 300 of 300 calls, in maps with and without keys. All features in the table above are found,
-except `current_task_variable`, `override` and `compat_syscalls`, once BPF's JIT compiler is on
-(`sysctl net.core.bpf_jit_enable=1`). It is off by default, and the kernel then rejects programs that call kernel
-functions or use callbacks; Sonde reports this. Neither the live tests nor the tools were run there; stacks by unwind
-tables and the places of static probes' arguments follow the specifications and are covered by unit tests only. For a
-column above, `tests/vm/tier.toml` would have to list the kernel and `tests/vm/guest-init.sh` to turn the JIT compiler
-on.
+an fentry probe each counted 300 of 300 calls, in maps with and without keys. With BPF's JIT compiler on (`sysctl
+net.core.bpf_jit_enable=1`) the kernel has all features of the table above, except `current_task_variable`, `override`
+and `compat_syscalls`. The JIT compiler is off by default, and the kernel then rejects programs that call kernel
+functions or use callbacks; Sonde reports this. Neither the live tests nor the tools were run there. Stacks by unwind
+tables and the locations of static probes' arguments follow the specifications, and only unit tests cover them. To add a
+column to the tables, list the kernel in `tests/vm/tier.toml` and turn the JIT compiler on in `tests/vm/guest-init.sh`.
 
-**s390x** (big-endian). Debian's 7.2 (sid) was booted with `tests/vm/vmrun.py --arch s390x --kernel 7.2 -- COMMAND`; its
-root comes by 9p, as virtiofs takes a guest of the host's byte order. A tracepoint of system calls, a raw tracepoint, a
-kprobe, a kretprobe, an fentry probe (which a kprobe serves there), a uprobe and a uretprobe each counted 300 of 300
-calls, in maps with and without keys, fexit with arguments (which a kretprobe and a kprobe serve) 100 of 100, and
-`tests/vm/inside/test_counts.py` passes. So do those of the live tests that
-were run there, but for what takes the JIT compiler (below): of values, functions, members of tracepoints, kinds of
-maps, loops, static probes, stacks of system calls and flight recording. `dw_ustack` is printed, a run recorded and
-replayed; a recording of one byte order is refused on a machine of the other.
+**s390x** (big-endian). Debian's 7.2 (sid) was booted with `tests/vm/vmrun.py --arch s390x --kernel 7.2 -- COMMAND`; the
+root file system is mounted over 9p, because virtiofs needs a guest of the host's byte order. A tracepoint of system
+calls, a raw tracepoint, a kprobe, a kretprobe, an fentry probe (served by a kprobe there), a uprobe and a uretprobe
+each counted 300 of 300 calls, in maps with and without keys. fexit with arguments (served by a kretprobe and a kprobe)
+counted 100 of 100, and `tests/vm/inside/test_counts.py` passes. The live tests that were run there pass, except where
+they need the JIT compiler (below): tests of values, functions, members of tracepoints, kinds of maps, loops, static
+probes, stacks of system calls and flight recording. `dw_ustack` is printed, and a run was recorded and replayed. Sonde
+refuses a recording of the other byte order.
 
-Debian builds this kernel for the oldest machines (`CONFIG_MARCH_Z10`), for which BPF has no JIT compiler: programs are
-interpreted, and can neither be called back nor call kernel functions. So there is no `fentry` (a kprobe serves it, as
-far as it can; a return probe then sees no arguments), no `bpf_loop`, no `for_each_map_elem` and no `rdonly_cast`; what
-takes them is refused, and says that the JIT compiler is needed. `sonde doctor` says of 85 of 113 tools that they work.
-What takes the JIT compiler has been run in big-endian order by the interpreter of the unit tests only, on no kernel.
+Debian builds this kernel for the oldest machines (`CONFIG_MARCH_Z10`), for which BPF has no JIT compiler. The kernel
+interprets programs there, and interpreted programs can neither use callbacks nor call kernel functions. So there is no
+`fentry` (a kprobe serves it where possible; a return probe then sees no arguments), no `bpf_loop`, no
+`for_each_map_elem` and no `rdonly_cast`. Sonde refuses scripts that need them, and says that they need the JIT
+compiler. According to `sonde doctor`, 85 of 113 tools work. Code that needs the JIT compiler was run in big-endian
+order only by the unit tests' interpreter, not by a kernel.
 
 Programs cannot follow unwind tables there (`dw_ustack` in a map or a variable is refused), `pystack` is for x86_64, and
-s390x has no watchpoints. The kernel finds user stacks by the back chain, which Debian's programs do not keep, so
-`ustack` mostly ends at the first frame. Under QEMU 7.2 a uprobe on a branch (`br %r14`, of a function that does
-nothing) may hit again and again, also for a tracer of the kernel's own (`uprobe_events`). For a column above,
-`tests/vm/tier.toml` would have to list the kernel. Linux 6.1 (bookworm) has no BTF.
+s390x has no watchpoints. The kernel unwinds user stacks by the back chain, which Debian's programs do not maintain, so
+`ustack` mostly ends at the first frame. Under QEMU 7.2 a uprobe on a branch (`br %r14`, in a function that does
+nothing) may fire repeatedly, also with the kernel's own tracer (`uprobe_events`). To add a column to the tables, list
+the kernel in `tests/vm/tier.toml`. Linux 6.1 (bookworm) has no BTF.
 """
 
 
@@ -132,14 +134,14 @@ def page(surveys: dict[str, Survey]) -> str:
                                             for found in every]]]
     return "".join([
         HEAD, f"\nThe releases: {releases}.\n",
-        "\n## Exact counts\n\nEvents counted, of those that happened. `?`: a kind that the kernel was not asked for\n"
-        "when it was booted last.\n\n", table(["kind", *names], kinds),
+        "\n## Exact counts\n\nEvents counted, and events that happened. `?`: the kind was not tried at the last\n"
+        "boot of this kernel.\n\n", table(["kind", *names], kinds),
         f"\n## Features\n\n{ABOUT_FEATURES}\n",
         table(["feature", "what it is", "since", *names], features),
-        "\n## Tools\n\nOf those that existed when the kernel was booted: how many attach, and of how many `sonde "
-        "doctor` says\nwhat then happens, with the reason if they do not.\n\n",
+        "\n## Tools\n\nThe first row: how many of the tools that existed at this kernel's last boot attach. "
+        "The second:\nhow many `sonde doctor` judges right, with the reason where a tool does not attach.\n\n",
         table(["tools", *names], working),
-        "\nThe others, and why:\n\n| tool | why | Linux |\n|---|---|---|\n",
+        "\nTools that do not attach, and the reasons:\n\n| tool | why | Linux |\n|---|---|---|\n",
         *[f"{line} {', '.join(kernels)} |\n" for line, kernels in sorted(reasons.items())], OTHERS])
 
 
