@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3] / "src" / "sonde"
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 
-WAIST = {"base", "source", "errors", "types", "kinds", "spec"}
+WAIST = {"base", "source", "errors", "types", "type_codec", "kinds", "spec"}
 FLOOR = WAIST | {"arch", "layouts", "asm", "btf"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "source": {"base"},
     "errors": {"source"},
     "types": {"base"},
+    "type_codec": {"base", "types"},
     "kinds": {"base"},
     "spec": {"base", "source", "types", "kinds"},
     "arch": {"base", "errors"},

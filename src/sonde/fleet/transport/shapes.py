@@ -7,24 +7,56 @@ from __future__ import annotations
 
 from ... import types as t
 from ...base.json_checks import Json, JsonObject, as_integer, as_list, as_object, as_row, as_text, as_texts
+from ...base.record import Record
 from ...errors import SondeError
 from ...merge.table import MOST_WORDS
 from ...output.table_rows import check_columns
 from ...source import Source, Span
 from ...spec import Column, Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
-from ...types import AGGREGATES
+from ...type_codec import VALUE_TYPES, CodecRow, TypeCodec, rows_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ...spec import SiteData
 
 DEEPEST = 16   # types within types
 MOST = 1 << 16  # maps, sites, probes, fields ...
 
-# The types that are nothing but numbers and texts, by name.
-_PLAIN: dict[str, type[t.Type]] = {each.__name__: each for each in (
-    t.NoneType, t.Int, t.Bool, t.Address, t.Symbol, t.USym, t.Stack, t.Timestamp, t.Str, t.Buf, t.Inet, t.MacAddr,
-    t.Aggregate)}
+class _ShapeTypes(TypeCodec):
+    """A type that is not described, among others because it is too deep within others, is none."""
+
+    rows = rows_of(VALUE_TYPES) | {
+        "Enum": CodecRow(t.Enum, ("name", "bits", "signed")), "Address": CodecRow(t.Address, (), {"to": t.VOID}),
+        "Struct": CodecRow(t.Struct, ("name", "fields"))}
+    most_words, deepest = MOST_WORDS, DEEPEST + 2
+
+    def pack_record(self, record: Record) -> Json:
+        if self._depth > DEEPEST:
+            return None
+        if isinstance(record, t.Pointer):
+            return ["Address"]
+        self._depth += 1
+        try:
+            return self._pack_struct(record) if isinstance(record, t.Struct) else super().pack_record(record)
+        finally:
+            self._depth -= 1
+
+    def _pack_struct(self, struct: t.Struct) -> Json:
+        fields = {name: struct.field(name) for name in struct.field_names()}
+        return ["Struct", struct.name,
+                [[name, self.pack(field.type if field else None)] for name, field in fields.items()]]
+
+    def read_record(self, form: str, plain: Json) -> Any:
+        return t.VOID if plain is None else super().read_record(form, plain)
+
+    def make(self, row: CodecRow, parts: dict[str, Json]) -> Any:
+        if row.kind is not t.Struct:
+            return super().make(row, parts)
+        fields = tuple([t.StructField(as_text(name), self.read("Type", type), 0)
+                        for name, type in [as_row(pair, 2) for pair in as_list(parts["fields"], MOST)]])
+        return t.Struct(as_text(parts["name"]), 0, lambda: fields)
 
 
 class ShapeError(SondeError):
@@ -40,13 +72,13 @@ def describe_script(spec: ScriptSpec) -> JsonObject:
 
 
 def _describe_map(named: MapSpec) -> JsonObject:
-    return {"name": named.name, "key": _describe_type(named.key), "value": _describe_type(named.value),
+    return {"name": named.name, "key": _ShapeTypes().pack(named.key), "value": _ShapeTypes().pack(named.value),
             "keyless": named.memory or named.key is None, "labels": list(named.labels),
             "about": named.about}
 
 
 def _describe_site(site: EventSite) -> JsonObject:
-    return {"kind": site.kind, "fields": [[field.name, _describe_type(field.type)] for field in site.fields],
+    return {"kind": site.kind, "fields": [[field.name, _ShapeTypes().pack(field.type)] for field in site.fields],
             "parts": [list(part.values()) for part in site.parts],
             "columns": [list(column.values()) for column in site.columns],
             "data": _describe_data(site.data),
@@ -60,28 +92,6 @@ def _describe_data(data: SiteData) -> JsonObject:
         if data.get(name):
             described[name] = data[name]
     return described
-
-
-def _describe_type(type: t.Type | None, depth: int = 0) -> Json:
-    if type is None or depth > DEEPEST:
-        return None
-    if isinstance(type, t.Tuple):
-        return ["Tuple", [_describe_type(each, depth + 1) for each in type.of], list(type.names)]
-    if isinstance(type, t.Array):
-        return ["Array", _describe_type(type.of, depth + 1), type.count]
-    if isinstance(type, t.Struct):
-        fields = {name: type.field(name) for name in type.field_names()}
-        return ["Struct", type.name, [[name, _describe_type(field.type if field else None, depth + 1)]
-                                      for name, field in fields.items()]]
-    if isinstance(type, t.Enum):
-        return ["Enum", type.name, type.bits, type.signed]
-    if isinstance(type, t.StackCopy):
-        return ["Stack", type.user, type.mode, type.limit]
-    if isinstance(type, t.NoneType):
-        return ["NoneType"]
-    if isinstance(type, t.Pointer):
-        return ["Address"]
-    return [type.__class__.__name__, *type.values()]
 
 
 # From plain data ----------------------------------------------------------------------------------------------------
@@ -121,17 +131,18 @@ def read_shape(shape: Json, source: Source) -> ScriptSpec:
 
 def _read_map(described: JsonObject) -> MapSpec:
     name = as_text(described.get("name"))
-    value = _read_type(described.get("value"))
+    types = _ShapeTypes()
+    value = types.read("Type | None", described.get("value"))
     if not name.startswith("@") or value is None:
         raise ValueError
-    return MapSpec(name, "hash", 0, 0, 0, key=_read_type(described.get("key")), value=value,
+    return MapSpec(name, "hash", 0, 0, 0, key=types.read("Type | None", described.get("key")), value=value,
                    memory=bool(described.get("keyless")), labels=tuple(as_texts(described.get("labels"), MOST)),
                    about=as_text(described.get("about", "")))
 
 
 def _read_site(described: JsonObject, source: Source) -> EventSite:
     pairs = [as_row(pair, 2) for pair in as_list(described.get("fields"), MOST)]
-    fields = [EventField(_read_type(type) or t.VOID, 0, as_text(name)) for name, type in pairs]
+    fields = [EventField(_ShapeTypes().read("Type", type), 0, as_text(name)) for name, type in pairs]
     parts = [FormatPart(*as_texts(part, len(FormatPart._fields))) for part in as_list(described.get("parts"), MOST)]
     start, end = [as_integer(at, 0, len(source.text) + 1) for at in as_row(described.get("span"), 2)]
     return EventSite(as_text(described.get("kind")), Span(source, start, end), fields, 0, parts,
@@ -156,63 +167,3 @@ def _read_data(plain: JsonObject) -> SiteData:
         if number in plain:
             data[number] = as_integer(plain[number], 0)
     return data
-
-
-def _read_type(plain: Json, depth: int = DEEPEST + 2) -> t.Type | None:
-    if plain is None:
-        return None
-    if not depth:
-        raise ValueError
-    name, *parts = as_list(plain) or [None]
-    if name == "Tuple":
-        each_type, each_name = as_row(parts, 2)
-        of, names = as_list(each_type, MOST), as_texts(each_name)
-        if names and len(names) != len(of):
-            raise ValueError
-        return t.Tuple(tuple([_read_type(each, depth - 1) or t.VOID for each in of]), tuple(names))
-    if name == "Array":
-        of_type, count = as_row(parts, 2)
-        return t.Array(_read_type(of_type, depth - 1) or t.VOID, as_integer(count, 0))
-    if name == "Struct":
-        title, fields = as_row(parts, 2)
-        return _read_struct(as_text(title), as_list(fields, MOST), depth - 1)
-    if name == "Enum":
-        title, bits, signed = as_row(parts, 3)
-        return t.Enum(as_text(title), _check_bits(bits), bool(signed))
-    return _read_plain(as_text(name), parts)
-
-
-def _read_struct(name: str, described: list[Json], depth: int) -> t.Struct:
-    fields = tuple([t.StructField(as_text(each), _read_type(type, depth) or t.VOID, 0)
-                    for each, type in [as_row(pair, 2) for pair in described]])
-    return t.Struct(name, 0, lambda: fields)
-
-
-def _check_bits(number: Json) -> int:
-    if number not in (8, 16, 32, 64):
-        raise ValueError
-    return as_integer(number)
-
-
-def _read_plain(name: str, parts: list[Json]) -> t.Type:
-    if name == "Address":
-        return t.Address(t.VOID)
-    kind = _PLAIN.get(name)
-    if kind is None or len(parts) != len(kind._fields) or any(type(part) not in (int, bool, str) for part in parts):
-        raise ValueError
-    value_type = kind(*parts)
-    if isinstance(value_type, t.Int):
-        _check_bits(value_type.bits)
-    if isinstance(value_type, t.Aggregate):
-        _check_aggregate(value_type)
-    return value_type
-
-
-def _check_aggregate(type: t.Aggregate) -> None:
-    """ValueError for parameters that no script can have."""
-    for number in (type.bits, type.low, type.high, type.step):
-        as_integer(number)
-    known = as_text(type.kind) in AGGREGATES and 0 <= type.bits <= 5 and type.step >= 1
-    if not known or not 0 < type.words <= MOST_WORDS:
-        raise ValueError
-    as_text(type.agg)

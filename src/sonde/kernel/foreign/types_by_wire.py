@@ -4,16 +4,19 @@ entry in the debug information, by which they are fetched when needed: types ref
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from ...type_codec import CodecRow, TypeCodec, need
+from ...types import USER, Array, Bool, Enum, Int, NoneType, Pointer, Str, Struct, StructField, Type
 
-from ...base.json_checks import Json, as_flag, as_integer, as_list, as_text
-from ...types import BOOL, USER, VOID, Array, Bool, Enum, Int, Pointer, Str, Struct, StructField, Type
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    from ...base.json_checks import Json
+
+    Load: TypeAlias = Callable[[int], tuple[StructField, ...]]
 
 MOST_NAMES = 4096  # of an enum
-_DEPTH = 64
-_COUNT = 1 << 31
-
-Load = Callable[[int], tuple[StructField, ...]]
 
 
 class UserStruct(Struct):
@@ -22,62 +25,55 @@ class UserStruct(Struct):
     entry: int = 0
 
 
-def pack_type(type: Type) -> list[Json]:
+class _UserTypes(TypeCodec):
+    """``load`` gets the members of a struct by its entry."""
+
+    rows = {
+        "struct": CodecRow(UserStruct, ("name", "bytes", "union", "alignment", "entry")),
+        "enum": CodecRow(Enum, Enum._fields),
+        "pointer": CodecRow(Pointer, ("to",), {"space": USER}),
+        "array": CodecRow(Array, Array._fields),
+        "str": CodecRow(Str, Str._fields),
+        "int": CodecRow(Int, Int._fields),
+        "bool": CodecRow(Bool, ()),
+        "void": CodecRow(NoneType, ()),
+    }
+
+    def __init__(self, load: Load) -> None:
+        super().__init__()
+        self._load = load
+
+    def make(self, row: CodecRow, parts: dict[str, Json]) -> Any:
+        if row.kind is not UserStruct:
+            return super().make(row, parts)
+        name, size, union, alignment, entry = [
+            self.read(form, part) for form, part in zip(("str", "int", "bool", "int", "int"), parts.values())]
+        need(0 <= size < self.most and 0 <= entry < 1 << 63 and alignment in (1, 2, 4, 8, 16, 32, 64),
+             "a struct of no such size")
+        return Struct(name, size, lambda: self._load(entry), union, 0, alignment)
+
+
+def _refuse_members(entry: int) -> tuple[StructField, ...]:
+    raise AssertionError(f"entry {entry} is read to be checked, not to be used")
+
+
+def pack_type(type: Type) -> Json:
     """A type as plain data."""
-    if isinstance(type, UserStruct):
-        return ["struct", type.name, type.bytes, type.union, type.alignment, type.entry]
     if isinstance(type, Enum):
-        return ["enum", type.name, type.bits, type.signed, [[*pair] for pair in list(type.names.items())[:MOST_NAMES]]]
-    if isinstance(type, Pointer):
-        return ["pointer", pack_type(type.to)]
-    if isinstance(type, Array):
-        return ["array", pack_type(type.of), type.count]
-    if isinstance(type, Str):
-        return ["str", type.size]
-    if isinstance(type, Int):
-        return ["int", type.bits, type.signed]
-    return ["bool"] if isinstance(type, Bool) else ["void"]
+        type = Enum(type.name, type.bits, type.signed, dict(list(type.names.items())[:MOST_NAMES]))
+    return _UserTypes(_refuse_members).pack(type)
 
 
-def _is_number(value: Json, end: int = _COUNT) -> bool:
-    return type(value) is int and 0 <= value < end
-
-
-def is_type(data: Json, depth: int = 0) -> bool:
+def is_type(plain: Json) -> bool:
     """Whether plain data describes a type."""
-    if not isinstance(data, list) or not data or depth > _DEPTH:
+    try:
+        unpack_type(plain, _refuse_members)
+    except ValueError:
         return False
-    kind, rest = data[0], data[1:]
-    if kind == "struct" and len(rest) == 5:
-        return type(rest[0]) is str and _is_number(rest[1]) and type(rest[2]) is bool and rest[3] in (
-            1, 2, 4, 8, 16, 32, 64) and _is_number(rest[4], 1 << 63)
-    if kind == "enum" and len(rest) == 4:
-        return type(rest[0]) is str and rest[1] in (8, 16, 32, 64) and type(rest[2]) is bool and type(
-            rest[3]) is list and all(type(pair) is list and len(pair) == 2 and type(pair[0]) is int
-                                     and -1 << 63 <= pair[0] < 1 << 64 and type(pair[1]) is str for pair in rest[3])
-    if kind == "pointer" and len(rest) == 1:
-        return is_type(rest[0], depth + 1)
-    if kind == "array" and len(rest) == 2:
-        return _is_number(rest[1]) and is_type(rest[0], depth + 1)
-    if kind == "int" and len(rest) == 2:
-        return rest[0] in (8, 16, 32, 64) and type(rest[1]) is bool
-    return kind == "str" and len(rest) == 1 and _is_number(rest[0]) or data in (["bool"], ["void"])
+    return True
 
 
-def unpack_type(data: list[Json], load: Load) -> Type:
+def unpack_type(plain: Json, load: Load) -> Type:
     """The type; ``load`` gets the members of a struct by its entry."""
-    kind, *rest = data
-    if kind == "struct":
-        entry = as_integer(rest[4])
-        return Struct(as_text(rest[0]), as_integer(rest[1]), lambda: load(entry), as_flag(rest[2]), 0,
-                      as_integer(rest[3]))
-    if kind == "enum":
-        names = {as_integer(number): as_text(name) for number, name in map(as_list, as_list(rest[3]))}
-        return Enum(as_text(rest[0]), as_integer(rest[1]), as_flag(rest[2]), names)
-    if kind == "pointer":
-        return Pointer(unpack_type(as_list(rest[0]), load), USER)
-    if kind == "array":
-        return Array(unpack_type(as_list(rest[0]), load), as_integer(rest[1]))
-    if kind == "int":
-        return Int(as_integer(rest[0]), as_flag(rest[1]))
-    return Str(as_integer(rest[0])) if kind == "str" else BOOL if kind == "bool" else VOID
+    read: Type = _UserTypes(load).read("Type", plain)
+    return read
