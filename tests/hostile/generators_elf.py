@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from go_tables import make_table
+
 TEXT, BASE = 0x1000, 0x401000  # the code's offset and address; 0x1000 bytes
 SYMTAB, STRTAB, NOTE, PROGBITS = 2, 3, 7, 1
 COMPRESSED = 0x800
@@ -93,6 +95,21 @@ def strings_in_a_hole(path: Path) -> Path:
     """A million functions, whose names are all over 2 GiB of nothing."""
     rows = bytes(24) + b"".join([symbol(1 + index * 2000, BASE + index % 4096) for index in range(1_000_000)])
     return write_elf(path, [Part(".symtab", SYMTAB, rows, link=2), Part(".strtab", STRTAB, b"\0f\0", 2 << 30)])
+
+
+def go_functions_in_a_hole(path: Path) -> Path:
+    """Go's table of a million functions, of which there is nothing but the number."""
+    table = make_table("1.20", [("f", BASE, 0)], BASE + 8)
+    return write_elf(path, [Part(".gopclntab", data=table[:8] + struct.pack("=Q", 1_000_000) + table[16:],
+                                 size=1 << 30)])
+
+
+def go_functions_all_over(path: Path) -> Path:
+    """Go's table of 500,000 functions whose blocks are each as far from the last as they can be."""
+    head = make_table("1.20", [("f", BASE, 0)], BASE + 8)[:8]
+    rows = b"".join([struct.pack("=II", index % 4096, (index * 40503 << 11) % (1 << 29)) for index in range(500_000)])
+    words = struct.pack("=8Q", 500_000, 0, BASE, 72, 0, 0, 0, 72)
+    return write_elf(path, [Part(".gopclntab", data=head + words + rows, size=1 << 30)])
 
 
 def one_table_many_times(path: Path) -> Path:

@@ -64,6 +64,13 @@ def test_a_million_names_in_a_hole(tmp_path: Path) -> None:
     assert len(found["told"]) <= 1
 
 
+@pytest.mark.parametrize("make", [made.go_functions_in_a_hole, made.go_functions_all_over])
+def test_tables_of_go(tmp_path: Path, make: Make) -> None:
+    """The same of the functions that Go's table lists."""
+    found = ask(tmp_path, "functions", make(tmp_path / "hostile"))
+    assert len(found["told"]) <= 1
+
+
 def test_damaged_unwind_table(tmp_path: Path) -> None:
     found = ask(tmp_path, "frame", made.long_number(tmp_path / "hostile"))
     assert found["answer"] == "MachineError: its unwind table is damaged: a number has more than 64 bits"

@@ -5,6 +5,7 @@
     uprobe:path:function[+offset]     a symbol, with wildcards
     uprobe:path:address               a virtual address of the file
     uprobe:path:cpp:"ns::f(int)"      a C++ function; without parentheses all of its overloads; with wildcards
+    uprobe:path:go:"http.(*conn).*"   a Go function, with or without its package's folder and its types ("main.Sum")
     uprobe:path@file.c:line[:column]  where the code of a source line begins (also path:file.c:line)
 
 A place outside any function, or in a file without functions, needs --unsafe: there is no telling where instructions
@@ -25,13 +26,15 @@ from .finder import (
     pattern_matcher,
     split_offset,
 )
+from .go_names import spellings, without_types
 from .returns import leave_out_harmful
 from .world import Inlined, UserFunction, World
 
-_LANGUAGES = ("cpp", "cxx")
+_LANGUAGES = ("cpp", "cxx", "go")
 _NO_PLACE = "{kind} should be attached to a function and/or address"
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
-          "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path@file.c:12"]
+          "C++ names are written uprobe:path:cpp:\"ns::f(int)\", Go's uprobe:path:go:\"http.(*conn).serve\", source "
+          "lines uprobe:path@file.c:12"]
 
 
 def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
@@ -60,7 +63,8 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
         if line:
             attach += _attach_at_line(finder, point, path, *line)
         elif named:
-            attach += _attach_cpp(finder, point, kind, path, parts[2], len(paths) == 1)
+            by_name = _attach_go if parts[1] == "go" else _attach_cpp
+            attach += by_name(finder, point, kind, path, parts[2], len(paths) == 1)
         else:
             attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
     return leave_out_harmful(finder, point, attach)
@@ -143,7 +147,8 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
     symbol, offset = split
     functions = finder.world.user_functions(path)
     matches = pattern_matcher(symbol)
-    chosen = _once_per_place([f for f in functions if matches(f.name)])
+    chosen = _once_per_place([f for f in functions if matches(f.name) or
+                              "[...]" in symbol and matches(without_types(f.name))])
     if not chosen:
         if not alone:
             return []
@@ -270,6 +275,20 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
     if not is_pattern(text):
         _warn_of_copies(finder, point, kind, path, function_name(text) if len(matching) > 1 else matching[0][0].name)
     return _attach_functions(finder, point, kind, path, matching, 0, len(matching) > 1)
+
+
+def _attach_go(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
+    functions = finder.world.user_functions(path)
+    matches = pattern_matcher(text)
+    chosen = _once_per_place([f for f in functions if any(map(matches, spellings(f.name)))])
+    if not chosen:
+        if not alone:
+            return []
+        near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:go:", text,
+                                                                     [f.name for f in functions])
+        return finder.report_missing(point, near or ([] if functions else ["the file has no symbols"]), wild=True)
+    return _attach_functions(finder, point, kind, path, [(f, f.name) for f in chosen], 0,
+                             len(chosen) > 1 or is_pattern(text))
 
 
 def _without_spaces(name: str) -> str:

@@ -15,6 +15,7 @@ from .archive import find_member, list_members
 from .dwarf_numbers import DamagedTablesError
 from .eh_frame import MOST_RULES, UnwindTable
 from .elf import Elf
+from .gopclntab import Program
 from .opening import MEMBER
 from .symbol_table import JitMapTable
 from .types_by_wire import pack_type
@@ -40,7 +41,7 @@ class Subject:
     def elf(self) -> Elf:
         if self._elf is None:
             extent = find_member(self.descriptors[0], self._member) if self._member else (0, None)
-            self._elf = Elf(self.descriptors[0], self.path, *extent)
+            self._elf = Program(self.descriptors[0], self.path, *extent)
             self._elf.debug = Elf(self.descriptors[1], self.path) if len(self.descriptors) > 1 else None
         return self._elf
 

@@ -205,18 +205,22 @@ class Elf:
     def functions(self) -> Functions:
         """Functions in this file, from debug files too."""
         if self._functions is None:
-            sources: list[_Strings] = []
+            sources: list[Strings] = []
             functions = Functions(lambda text: sources[text >> 32].name_at(text & 0xFFFFFFFF))
             for file in self._symbol_files():
                 for table, strings in file._symbol_tables():
-                    sources.append(_Strings(file, strings))
+                    sources.append(Strings(file, strings))
                     base = len(sources) - 1 << 32
                     for name, _, value, size in file._read_symbols(table, _FUNCTIONS):
                         if self.address_to_offset(value) is not None:
                             functions.add(value, size, base | name)
+            self._add_other_functions(functions, sources)
             functions.sort_by_address()
             self._functions = functions
         return self._functions
+
+    def _add_other_functions(self, functions: Functions, sources: list[Strings]) -> None:
+        """Add functions that are in no table of symbols; their names are in one more of the sources."""
 
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function that contains a virtual address."""
@@ -228,7 +232,7 @@ class Elf:
         symbol: tuple[int, int] | None = None
         for file in self._symbol_files():
             for table, strings in file._symbol_tables():
-                wanted = _Strings(file, strings).find_name(name)
+                wanted = Strings(file, strings).find_name(name)
                 for text, _, value, size in file._read_symbols(table, _OBJECTS) if wanted else ():
                     if text in wanted:
                         symbol = value, size
@@ -304,7 +308,7 @@ class Inner(Elf):
         return self._data[at:at + size] if size > 0 and at >= 0 else b""
 
 
-class _Strings:
+class Strings:
     """The strings of a symbol table, in memory if they are small."""
 
     def __init__(self, file: Elf, section: Section) -> None:
