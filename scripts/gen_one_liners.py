@@ -24,12 +24,12 @@ HEAD = """<!-- Written by scripts/gen_one_liners.py from docs/one-liners.toml: e
 
 # One-liners
 
-What you would ask at a prompt. Each comes with the form in which it was first written, for older kernels or another
-tool; with what to write today; and with what that printed. Run them as `sonde -e 'PROGRAM'`, and end them with Ctrl-C.
+Questions that you would ask at a prompt. Each has its first form, for older kernels or another tool; the form of today;
+and the output of that. Run them as `sonde -e 'PROGRAM'`, and end them with Ctrl-C.
 
-The outputs are real. They are of `scripts/workload.py`, a process whose calls are known, and of it alone (`-p PID`;
-without it you see the whole machine). {live} Programs on kernel functions need a kernel that can probe them: their
-outputs are from Debian's kernels, and marked.
+The outputs are real. They show only `scripts/workload.py`, a process whose calls are known (`-p PID`; without it you
+see the whole machine). {live} Programs on kernel functions need a kernel that can probe them: their
+outputs come from Debian's kernels, and are marked.
 """
 
 
