@@ -1,11 +1,12 @@
 # make setup     a virtual environment in .venv with everything that the tests need
-# make demo      trace something real, explain what is seen, and draw it (root; needs nothing but Python 3.11)
+# make demo      trace something real, explain the output, and draw it (root; needs only Python 3.11)
 # make demo-fleet trace three hosts at once, namespaces of this machine, by ssh, and three workers of a Dask cluster
 #                (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde_tracer-*.whl
-# make test      style, types, and every test tier that this machine can run (30 minutes on two CPUs; 1.7 GB)
-# make test-fast only what needs no root and little time: the rooms by themselves, without the slow tests
+# make test      style, types, and every test tier that this machine can run (about 30 minutes on two CPUs, 36 beside
+#                other load; 1.7 GB)
+# make test-fast only tests that need no root and little time: each room alone, without the slow tests
 # make test-live only the tier that traces the running kernel (root)
 # make test-vm   only the tier that boots Debian's kernels under QEMU, two of the seven each day (root; qemu-system-x86
 #                busybox-static kmod zstd lz4); with SONDE_VM_FULL=1 all of the live tier inside
