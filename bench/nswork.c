@@ -8,6 +8,9 @@
  * nswork flood THREADS SPIN KIND
  *                               until killed: rounds of SPIN and a getppid call, or with KIND f a call of f(); prints for
  *                               each 5 ms of each thread: time, rounds, nanoseconds of the rounds that were timed whole
+ * nswork stat N                 N calls of stat() of eight paths that do not exist
+ * nswork exec N                 N processes that execute /bin/true, one after another
+ * nswork switch N               N round trips of a byte between two processes: two switches each
  * nswork time N                 prints the nanoseconds of a getppid call: of N times 20000 the best 500 in a row
  */
 #define _GNU_SOURCE
@@ -19,7 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -75,6 +80,47 @@ static void tcp(long n)
 		close(s);
 		close(c);
 	}
+}
+
+static void stats(long n)
+{
+	struct stat buffer;
+
+	for (long i = 0; i < n; i++)
+		stat(paths[i & 7], &buffer);
+}
+
+static void execs(long n)
+{
+	while (n-- > 0) {
+		pid_t child = fork();
+		if (child == 0) {
+			execl("/bin/true", "true", (char *)NULL);
+			_exit(1);
+		}
+		waitpid(child, NULL, 0);
+	}
+}
+
+static void switches(long n)
+{
+	int there[2], back[2];
+	char byte = 0;
+
+	if (pipe(there) || pipe(back))
+		exit(1);
+	pid_t child = fork();
+	if (child == 0) {
+		close(there[1]);
+		while (read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1)
+			;
+		_exit(0);
+	}
+	while (n-- > 0)
+		if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
+			exit(1);
+	close(there[1]);
+	waitpid(child, NULL, 0);
 }
 
 static void bursts(long n, long size, long usec)
@@ -163,6 +209,12 @@ int main(int argc, char **argv)
 		calls(n);
 	else if (!strcmp(argv[1], "tcp"))
 		tcp(n);
+	else if (!strcmp(argv[1], "stat"))
+		stats(n);
+	else if (!strcmp(argv[1], "exec"))
+		execs(n);
+	else if (!strcmp(argv[1], "switch"))
+		switches(n);
 	else if (!strcmp(argv[1], "burst") && argc > 4)
 		bursts(n, atol(argv[3]), atol(argv[4]));
 	else if (!strcmp(argv[1], "flood") && argc > 4) {

@@ -183,7 +183,7 @@ class Kernel:
         for key, regions in made.elements.items():
             found[None if spec.memory else decode.decode_key(key)] = decode.decode_value(self._raw(spec, regions, key))
         if spec.slots:
-            for raw, value in read_elements(memoryview(self.maps[spec.slots].value.data)).items():
+            for raw, value in read_elements(memoryview(self.maps[spec.slots].value.data), spec.key_size).items():
                 assert decode.decode_key(raw) not in found, "an element is in its slot and in the hash"
                 found[decode.decode_key(raw)] = decode.decode_value(value)
         return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.compiler import thread_keys
+from sonde.compiler import slot_keys
 from sonde.compiling import live_world
 from sonde.layouts.shared_maps import PURSE, PURSES
 from support import PRODUCER, compile_c
@@ -34,8 +34,8 @@ def left_in_purses(trace: sonde.Trace, name: str) -> int:
 @pytest.mark.parametrize("slots", [2, 8, 1 << 12])
 @pytest.mark.parametrize("entries", [10, 1000])
 def test_elements_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slots: int, entries: int) -> None:
-    monkeypatch.setattr(thread_keys, "LEAST_SLOTS", slots)
-    monkeypatch.setattr(thread_keys, "MOST_SLOTS", slots)
+    monkeypatch.setattr(slot_keys, "LEAST_SLOTS", slots)
+    monkeypatch.setattr(slot_keys, "MOST_SLOTS", slots)
     producer = compile_c(PRODUCER, tmp_path, "producer")
     command = [str(producer), str(THREADS), str(CALLS), f"slots{os.getpid()}"]
     with sonde.trace(SCRIPT % entries, command=command, world=live_world()) as trace:
@@ -58,8 +58,8 @@ def test_elements_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 @pytest.mark.parametrize(("at_end", "left"), [("", {7}), ("zero(@s);", {0}), ("clear(@s);", set())])
 def test_what_the_end_does_with_them(monkeypatch: pytest.MonkeyPatch, at_end: str, left: set[int]) -> None:
     """Of eight threads that have ended, in two slots: their elements stay until they are deleted."""
-    monkeypatch.setattr(thread_keys, "MOST_SLOTS", 2)
-    monkeypatch.setattr(thread_keys, "LEAST_SLOTS", 2)
+    monkeypatch.setattr(slot_keys, "MOST_SLOTS", 2)
+    monkeypatch.setattr(slot_keys, "LEAST_SLOTS", 2)
     script = f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ @s[tid] = (uint64)7; }} END {{ {at_end} }}"
     code = "import os, threading\nfor _ in range(8): t = threading.Thread(target=os.getppid); t.start(); t.join()"
     with sonde.trace(script, command=[sys.executable, "-c", code], world=live_world()) as trace:

@@ -46,7 +46,7 @@ from ..source import Span
 from ..spec import Attach, Config, ErrorSite, EventSite, MapSpec
 from ..types import Aggregate, Int, Scalar, Stack, Str, Tuple, Type, round_up
 from .ir import MapAddr
-from .thread_keys import maps_of_threads, slot_table
+from .slot_keys import slot_table, slotted_maps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 PREALLOCATED_BYTES = 16 << 20
 MOST_STACKS = 65536
 HOT_KEYS, HOT_PLACES, HOT_BYTES = 64, 256, 16 << 10  # bytes of a key; places and bytes of a CPU's region
+HOT_SHARE = 8  # of the keys of a map that is cleared, one in so many may be hot
 # The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
 LARGEST_VALUE = 3 << 20
 DECLARED = {"hash": "hash", "lruhash": "lru_hash", "percpuhash": "percpu_hash", "percpulruhash": "lru_percpu_hash"}
@@ -111,7 +112,7 @@ class Unit:
         self.counts_frames = any(isinstance(node, Call) and node.name == "len" and isinstance(node.args[0].type, Stack)
                                  for p in checked.probes for node in walk_nodes(p.trees))
         self.tabled = self.feature("atomic_fetch") and len(checked.maps) <= MOST_TABLED
-        self.of_threads = maps_of_threads(checked, world) if self.tabled else set()
+        self.slotted = slotted_maps(checked, world) if self.tabled else set()
         for info in checked.maps.values():
             self.maps[info.name] = self.map_spec(info)
 
@@ -149,7 +150,7 @@ class Unit:
                        fixed=bool(info.entries and not info.unit), about=info.about,
                        adds=isinstance(value, Int) and info.name not in self.assigned)
         self.make_room(spec, info.on_demand)
-        if info.name in self.of_threads:
+        if info.name in self.slotted:
             table = slot_table(spec, self.world.cpus)
             spec.slots, self.maps[table.name] = table.name, table
         small = short_type(info.key)
@@ -207,17 +208,23 @@ class Unit:
         return BPF_F_NO_PREALLOC if size > PREALLOCATED_BYTES and self.allocates else 0
 
     def make_hot(self, spec: MapSpec) -> None:
-        """Give an aggregate hot elements, if programs only add to it and nobody empties it."""
+        """Give an aggregate hot elements, if programs only add to it. Of a map that is cleared the keys of hot elements
+        stay, so it gets room for them; they are few."""
         name = self.script_name(spec.name)
         adds = isinstance(spec.value, Aggregate) and spec.value.row.additive and not spec.read_in_kernel
         is_small = spec.type == "percpu_hash" and spec.key_size <= HOT_KEYS
-        if not (adds and self.tabled and is_small) or name in self.cleared:
+        if not (adds and self.tabled and is_small):
             return
         stride = HOT_KEY + round_up(spec.key_size, 8) + spec.value_size
-        places = min(1 << (HOT_BYTES // stride).bit_length() - 1, HOT_PLACES)
         regions = region_count(self.world.cpus)
-        if places > 1:
-            spec.hot = "__hot" + name
+        most = min(HOT_BYTES // stride, HOT_PLACES)
+        if name in self.cleared:
+            most = min(most, spec.max_entries // HOT_SHARE // regions)
+        places = 1 << most.bit_length() - 1 if most else 0
+        entries = spec.max_entries + places * regions if name in self.cleared else spec.max_entries
+        if places > 1 and (entries == spec.max_entries or
+                           not spec.fixed and self.element_bytes(spec) * entries <= PREALLOCATED_BYTES):
+            spec.hot, spec.max_entries = "__hot" + name, entries
             self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * places * stride, 1, BPF_F_MMAPABLE,
                                           cpus=regions, stride=stride)
 

@@ -30,13 +30,13 @@ has a slot for each CPU::
     u64 head       number of the first byte that is free
     u64 settled    a number: all records that begin before it are complete
 
-Thread slots (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id; lower/maps/threads.py)::
+Slots (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id or CPU's number; lower/maps/slots.py)::
 
     PURSES times PURSE bytes, of which a u64 each: elements that may still be made; max_entries less those that are
     a power of two of slots of SLOT bytes:
-        u64 owner  0: free; a thread's id: being taken; SLOT_OWNED | id: the thread's element is here
+        u64 owner  0: free; a key + 1: being taken; SLOT_OWNED + key + 1: the key's element is here
         u64 value
-        u64 others elements in the hash of threads whose slot this is too
+        u64 others elements in the hash of keys whose slot this is too
 
 Hot elements (map ``__hot@x`` of an aggregate ``@x``; compiler/lower/maps/hot.py): for each of ``cpus`` CPUs a region of
 places of ``stride`` bytes, a power of two of them::

@@ -36,7 +36,9 @@ def hot(text: str) -> set[str]:
      {"__short@", "@l", "@a"}),
     ("BEGIN { @[kstack] = count(); @k[kstack, comm] = count(); }", {"@", "@k"}),
     ("BEGIN { @ = count(); @m[pid] = min(1); @x[pid] = max(1); @n[pid] = nsecs; }", set()),
-    ("BEGIN { @[pid] = count(); clear(@); }", set()), ("BEGIN { @[pid] = count(); zero(@); }", set()),
+    ("BEGIN { @[pid] = count(); clear(@); }", {"@"}), ("BEGIN { @[pid] = count(); zero(@); }", {"@"}),
+    ("let @ = hash(100); BEGIN { @[pid] = count(); clear(@); }", set()),  # no room beyond what is declared
+    ("config = { max_map_keys = 8 } BEGIN { @[pid] = count(); clear(@); }", set()),
     ("BEGIN { @[pid] = count(); delete(@, 1); }", set()), ("BEGIN { @[pid] = count(); print(len(@)); }", set()),
     ("BEGIN { @[pid] = count(); for ($kv : @) { print($kv.0); } }", set()),
     ("BEGIN { @[pid] = count(); if (@[pid] > 1) { print(1); } }", set()),
@@ -48,6 +50,13 @@ def hot(text: str) -> set[str]:
 ])
 def test_which_maps_have_hot_elements(text: str, maps: set[str]) -> None:
     assert hot(text) == maps
+
+
+def test_a_map_that_is_cleared_has_room_for_keys_that_stay() -> None:
+    spec = compiled("config = { max_map_keys = 1000 } BEGIN { @[pid] = count(); clear(@); }")
+    table = spec.find_map("__hot@")
+    places = table.value_size // table.stride
+    assert places == 128 and spec.find_map("@").max_entries == 2 * 1000 + places
 
 
 KEYS = ("tid", "(uint8)tid", "(int16)tid, cpu", "comm", "pid, comm", "tid, (uint8)1, (int64)tid", "(tid, (1, comm))",

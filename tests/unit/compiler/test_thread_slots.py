@@ -1,8 +1,9 @@
-"""Maps that are keyed by the current thread's id hold in slots what they would hold in the kernel's hash."""
+"""Maps that are keyed by the current thread's id, or CPU, hold in slots what they would hold in the kernel's hash."""
 
 from __future__ import annotations
 
 import random
+import re
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from bpf_kernel import Kernel
 from compiled import KERNELS, compiled, kernel_of, loaded, run_interrupted, set_task
-from sonde.compiler import compilation, thread_keys
+from sonde.compiler import compilation, slot_keys
 from sonde.layouts.shared_maps import PURSE, PURSES
 from sonde.spec import ScriptSpec
 
@@ -22,14 +23,14 @@ THREADS = (0, 1, 2, 3, 4, 5, 7, 11, 1235, 32767, (1 << 22) - 1)
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few slots that threads meet in one."""
-    monkeypatch.setattr(thread_keys, "LEAST_SLOTS", 2)
-    monkeypatch.setattr(thread_keys, "MOST_SLOTS", 2)
+    monkeypatch.setattr(slot_keys, "LEAST_SLOTS", 2)
+    monkeypatch.setattr(slot_keys, "MOST_SLOTS", 2)
 
 
 def plain(monkeypatch: pytest.MonkeyPatch, text: str, kernel: str = "6.18") -> Kernel:
     """The same script with nothing in slots."""
     with monkeypatch.context() as here:
-        here.setattr(compilation, "maps_of_threads", lambda checked, world: set())
+        here.setattr(compilation, "slotted_maps", lambda checked, world: set())
         return loaded(text, kernel)
 
 
@@ -52,6 +53,7 @@ def left_in_purses(made: Kernel, name: str) -> int:
     "let @s = hash(7); BEGIN { @s[tid] = nsecs; }",
     "BEGIN { @s[tid] = nsecs; delete(@s, pid); print(delete(@s, (uint32)1)); }",
     "fn f(): int64 { return (int64)@s[tid]; } BEGIN { @s[tid] = nsecs; print(f()); }",
+    "BEGIN { @s[cpu] = nsecs; if (@s[cpu]) { print(@s[cpu]); delete(@s, cpu); } print(@s); }",
 ])
 def test_what_is_kept_in_slots(text: str) -> None:
     assert slotted(text) == {"@s"}
@@ -64,6 +66,13 @@ def test_what_is_kept_in_slots(text: str) -> None:
 ])
 def test_what_is_not(statement: str) -> None:
     assert slotted(f"BEGIN {{ @s[tid] = nsecs; {statement} }}") == set()
+
+
+@pytest.mark.parametrize("statement", [
+    "print(@s[0]);", "@s[tid] = 1;", "delete(@s, 1);", "delete(@s, tid);", "@s[cpu]++;",
+])
+def test_what_of_cpus_is_not(statement: str) -> None:
+    assert slotted(f"BEGIN {{ @s[cpu] = nsecs; {statement} }}") == set()
 
 
 @pytest.mark.parametrize("text", [
@@ -96,13 +105,17 @@ def statement(choose: random.Random, depth: int = 0) -> str:
     ])
 
 
+@pytest.mark.parametrize("key", ["tid", "cpu"])
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @pytest.mark.parametrize("seed", range(12))
-def test_random_programs_do_the_same(monkeypatch: pytest.MonkeyPatch, few: None, seed: int, kernel: str) -> None:
+def test_random_programs_do_the_same(monkeypatch: pytest.MonkeyPatch, few: None, seed: int, kernel: str,
+                                     key: str) -> None:
     choose = random.Random(seed)
     clauses = [" ".join(statement(choose) for _ in range(choose.randrange(1, 4))) for _ in range(3)]
     text = f"config = {{ max_map_keys = {choose.randrange(1, 7)} }} BEGIN {{ @s[tid] = nsecs; @t[tid] = nsecs; }} " \
         + " ".join(f"interval:s:1 {{ {clause} }}" for clause in clauses)
+    if key == "cpu":
+        text = re.sub(r"\(uint32\)\d+", "cpu", text).replace("tid", "cpu")
     made, other = loaded(text, kernel), plain(monkeypatch, text, kernel)
     assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
     for _ in range(60):

@@ -121,8 +121,8 @@ class Map:
 
         An additive aggregate is left alone, and what was read is subtracted from later reads: a program that has
         just looked an element up would add to one that is no longer there. Keys without gain since the last time
-        are deleted (so a sum() that only added zeros disappears). Other maps the kernel empties bucket by bucket;
-        the memory of keyless ones is zeroed.
+        are deleted, but for hot ones (so a sum() that only added zeros disappears). Other maps the kernel empties
+        bucket by bucket; the memory of keyless ones is zeroed.
         """
         if not self.spec.memory:
             return self._read_gains_and_clear() if self._clears_by_subtraction \
@@ -192,13 +192,16 @@ class Map:
 
     def _read_states(self) -> list[tuple[bytes, State]]:
         states: list[tuple[bytes, State]] = []
-        counted = read_hot(self.spec, self.table.spec, self.table.memory[:]) if self.table is not None else {}
+        counted = self._read_hot()
         for chunk in self._read_chunks(take=False):  # after the hot elements, whose keys are there
             states += zip(_split_cells(chunk.keys, self.spec.key_size), self._merge_cells(chunk.cells))
         if counted:
-            states = [(key, merge.sum_states(state, counted[key]) if key in counted else state)
+            states = [(key, merge.sum_states(state, counted.pop(key)) if key in counted else state)
                       for key, state in states]
-        return states
+        return states + list(counted.items())  # keys that became hot just before they were deleted as idle
+
+    def _read_hot(self) -> dict[bytes, State]:
+        return read_hot(self.spec, self.table.spec, self.table.memory[:]) if self.table is not None else {}
 
     def _gains_since_base(self, states: list[tuple[bytes, State]]) -> list[tuple[bytes, State]]:
         """What each key gained since its base; without those that gained nothing."""
@@ -218,7 +221,7 @@ class Map:
         active = {key for key, gain in gains if any(gain)}
         bases = dict(states)
         idle = [key for key, _ in states if key not in active and key in self._bases]
-        for key in idle:
+        for key in sorted(set(idle).difference(self._read_hot())):  # hot ones have their places for good
             raw = self._take_element(key, 2 * len(idle) >= self.spec.max_entries)
             late = merge.subtract_state(self._merge_cells(raw)[0], bases.pop(key)) if raw is not None else ()
             if any(late):  # it appeared just now
@@ -311,7 +314,7 @@ class Map:
             yield from self._read_hash(take)
             return
         with memoryview(self.table.memory) as memory:
-            elements = slots.read_elements(memory)
+            elements = slots.read_elements(memory, self.spec.key_size)
             if take:
                 slots.free_slots(memory)
         for chunk in self._read_hash(take):  # elements that moved to the hash meanwhile are read there

@@ -1,4 +1,4 @@
-"""Map elements in thread slots (see layouts/shared_maps.py), read while programs take slots and give them back."""
+"""Map elements in slots (see layouts/shared_maps.py), read while programs take slots and give them back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST = PURSES * PURSE // 8
 
 
 def read_slots(words: memoryview) -> Iterator[tuple[int, int, int]]:
-    """For each element: (index of its owner's word, thread id, value). ``words``: the table, as u64s.
+    """For each element: (index of its owner's word, key, value). ``words``: the table, as u64s.
 
     A value belongs to the owner that is there before and after it is read.
     """
@@ -24,14 +24,15 @@ def read_slots(words: memoryview) -> Iterator[tuple[int, int, int]]:
             value, before = words[at + 1], owner
             owner = words[at]
             if owner == before:
-                yield at, owner - SLOT_OWNED, value
+                yield at, owner - SLOT_OWNED - 1, value
                 break
 
 
-def read_elements(memory: memoryview) -> dict[bytes, bytes]:
-    """Keys and values of the elements in a table."""
+def read_elements(memory: memoryview, key_size: int) -> dict[bytes, bytes]:
+    """Keys, of four or eight bytes, and values of the elements in a table."""
+    layout = "=I" if key_size == 4 else "=Q"
     with memory.cast("Q") as words:
-        return {pack("=I", thread): pack("=Q", value) for _, thread, value in read_slots(words)}
+        return {pack(layout, key): pack("=Q", value) for _, key, value in read_slots(words)}
 
 
 def zero_values(memory: memoryview) -> None:

@@ -24,14 +24,14 @@ from ....semantics.typed import ScriptMap
 from ....types import Scalar
 from ... import helpers as h
 from ...ir import BasicBlock, MapAddr, MapFd, Operand, Reg
-from ...thread_keys import is_thread_id
+from ...slot_keys import is_owner
 from .. import memory
 from ..control.variables import replace_value
 from ..conversion import convert_value
 from ..core import Lower
 from ..state import Lookup, Mem, Signature
 from ..tasks import slot_number
-from . import access, hot, threads
+from . import access, hot, slots
 from .keys import use_key
 
 TYPE_CHECKING = False
@@ -89,7 +89,7 @@ def look_up(lo: Lower, ref: MapRef) -> Lookup:
 def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     """The address of the value under a key, or NULL."""
     if lo.unit.maps[info.name].slots:
-        return threads.find_value(lo, info.name)
+        return slots.find_value(lo, info.name)
     pointers: list[Reg] = []
 
     def look(name: str, mem: Mem) -> None:
@@ -196,7 +196,7 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
         mark_set(lo, ref.name)
         return
     if lo.unit.maps[ref.name].slots:
-        threads.store_value(lo, ref.name, lo.kept_value(value))
+        slots.store_value(lo, ref.name, lo.kept_value(value))
         lo.forget(ref.name)
         return
     size = lo.unit.maps[ref.name].value_size
@@ -283,7 +283,7 @@ def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
         return 0 if isinstance(there, int) else lo.b.alu("mul", lo.b.alu("sub", there, 1), errno.ENOENT)
     if lo.unit.maps[name].slots:
         lo.forget(name)
-        return threads.delete_value(lo, name, None if is_thread_id(key) else lo.scalar_value(key))
+        return slots.delete_value(lo, name, None if is_owner(key, info.key) else lo.scalar_value(key))
     result = lo.b.function.reg("deleted")
 
     def remove(name: str, mem: Mem) -> None:

@@ -1,6 +1,6 @@
-"""Which maps have only the current thread's id as a key: ``@start[tid] = nsecs`` and what belongs to it.
+"""Which maps have only the current thread's id, or the current CPU's number, as a key, as in ``@start[tid] = nsecs``.
 
-Their elements are in slots; see :mod:`sonde.compiler.lower.maps.threads`.
+Their elements are in slots; see :mod:`sonde.compiler.lower.maps.slots`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from ..semantics.nodes import walk_nodes
 from ..semantics.typed import CheckedProbe, CheckedScript, Element, ScriptMap, WholeMap
 from ..semantics.world import World
 from ..spec import MapSpec
-from ..types import UINT32, Scalar
+from ..types import UINT32, UINT64, Scalar, Type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LEAST_SLOTS, MOST_SLOTS = 64, 1 << 16
+OWNERS = {"tid": UINT32, "cpu": UINT64}  # keys of elements that can lie in slots, and their types
 
 
-def maps_of_threads(checked: CheckedScript, world: World) -> set[str]:
-    """The maps whose elements can lie in slots: numbers of eight bytes under ``tid`` everywhere, which are written,
-    read and asked for one by one, and deleted; as a whole they are only printed, and emptied at the end.
+def slotted_maps(checked: CheckedScript, world: World) -> set[str]:
+    """The maps whose elements can lie in slots: numbers of eight bytes whose key is everywhere ``tid``, or ``cpu``, and
+    that are written, read, looked for and deleted one by one; the whole map is only printed, and emptied at the end.
 
     With a budget the runtime empties maps while programs run, which slots do not allow; nor does an iterator that is
     pinned have a runtime to read them.
@@ -34,13 +39,14 @@ def maps_of_threads(checked: CheckedScript, world: World) -> set[str]:
     for probe in checked.probes:
         if not maps:
             break
-        maps -= _used_otherwise(probe)
+        maps -= _used_otherwise(probe, checked.maps)
     return maps
 
 
 def slot_table(spec: MapSpec, cpus: int) -> MapSpec:
     """The table of a map's slots: four for each element that it may have, and the purses that pay for elements."""
-    count = min(max(1 << (4 * spec.max_entries - 1).bit_length(), LEAST_SLOTS), MOST_SLOTS)
+    most = spec.max_entries if is_of_threads(spec) else min(spec.max_entries, cpus)
+    count = min(max(1 << (4 * most - 1).bit_length(), LEAST_SLOTS), MOST_SLOTS)
     purses = min(cpus, PURSES)
     shares = [spec.max_entries // purses + (number < spec.max_entries % purses) for number in range(purses)]
     return MapSpec("__slots" + spec.name, "array", 4, PURSES * PURSE + count * SLOT, 1, BPF_F_MMAPABLE,
@@ -52,21 +58,27 @@ def slots_of(table: MapSpec) -> int:
     return (table.value_size - PURSES * PURSE) // SLOT
 
 
+def is_of_threads(spec: MapSpec) -> bool:
+    """Whether a map with slots is keyed by threads; else by CPUs."""
+    return spec.key == OWNERS["tid"]
+
+
 def _can_hold(info: ScriptMap) -> bool:
-    return info.kind in ("", "hash") and info.key == UINT32 and isinstance(info.value, Scalar) and info.value.size == 8
+    return info.kind in ("", "hash") and info.key in OWNERS.values() and isinstance(info.value, Scalar) \
+        and info.value.size == 8
 
 
-def _used_otherwise(probe: CheckedProbe) -> set[str]:
+def _used_otherwise(probe: CheckedProbe, maps: Mapping[str, ScriptMap]) -> set[str]:
     """Maps that a clause uses in a way that slots do not support."""
     if KINDS[probe.attach[0].kind].iterates:
         return {node.name for node in walk_nodes(probe.trees) if isinstance(node, MapRef)}
     at_end = probe.attach[0].kind == "end"
-    return {name for node in walk_nodes(probe.trees) for name in _asks_for_more(node, at_end)}
+    return {name for node in walk_nodes(probe.trees) for name in _asks_for_more(node, maps, at_end)}
 
 
-def _asks_for_more(node: object, at_end: bool) -> list[str]:
+def _asks_for_more(node: object, maps: Mapping[str, ScriptMap], at_end: bool) -> list[str]:
     if isinstance(node, MapRef):
-        return [] if node.key is None or is_thread_id(node.key) else [node.name]
+        return [] if node.key is None or is_owner(node.key, maps[node.name].key) else [node.name]
     if isinstance(node, Assign):
         target = node.target if node.op != "=" else None
         return [target.name] if isinstance(target, MapRef) else []
@@ -77,8 +89,9 @@ def _asks_for_more(node: object, at_end: bool) -> list[str]:
         return [node.start.name] if isinstance(node.start, MapRef) else []
     if isinstance(node, Call) and isinstance(node.choice, Element):
         row = row_of(node)
-        deletes = row is not None and row.on_map == "delete"
-        return [] if deletes or node.choice.key is None or is_thread_id(node.choice.key) else [node.choice.map]
+        key, type = node.choice.key, maps[node.choice.map].key
+        deletes = row is not None and row.on_map == "delete" and type == OWNERS["tid"]
+        return [] if deletes or key is None or is_owner(key, type) else [node.choice.map]
     if isinstance(node, Call) and isinstance(node.choice, WholeMap):
         row = row_of(node)
         use = row.on_map if row is not None else ""
@@ -86,6 +99,6 @@ def _asks_for_more(node: object, at_end: bool) -> list[str]:
     return []
 
 
-def is_thread_id(key: Expr) -> bool:
-    """Whether a key is the current thread's id."""
-    return isinstance(key, Name) and key.name == "tid" and key.const is None
+def is_owner(key: Expr, type: Type | None) -> bool:
+    """Whether the key of a map, which has keys of a type, is the current thread's id or the current CPU's number."""
+    return isinstance(key, Name) and key.const is None and type is not None and OWNERS.get(key.name) == type
