@@ -117,14 +117,14 @@ class Diagnostic(Record):
         """bpftrace's shape: position, message, the source line, an underline; the same of each call by which a macro
         came to be there; then HINT lines."""
         hints = [f"HINT: {shorten_message(hint)}" for hint in self.hints]
-        said = shorten_message(self.message)
-        if self.span is None or self.severity == WARNING and shown_place(self.span) is None:
-            return "\n".join([f"{self.severity}: {said}", *hints])
-        lines = show_place(self.span, self.severity, said)
+        message = shorten_message(self.message)
+        if self.span is None or self.severity == WARNING and shown_location(self.span) is None:
+            return "\n".join([f"{self.severity}: {message}", *hints])
+        lines = show_location(self.span, self.severity, message)
         return "\n".join([*lines, *show_expansion(self.span, self.severity), *hints])
 
 
-def shown_place(span: Span | None) -> Span | None:
+def shown_location(span: Span | None) -> Span | None:
     """The place of a finding about a run, for people; None if it is in text of Sonde's own alone: they cannot look
     there."""
     part = span
@@ -139,11 +139,11 @@ def show_expansion(span: Span | None, severity: str) -> list[str]:
     calls = 0
     while isinstance(span, ExpandedSpan) and calls < MOST_CALLS:
         calls, span = calls + 1, span.within
-        lines += show_place(span, severity, "expanded from")
+        lines += show_location(span, severity, "expanded from")
     return lines
 
 
-def show_place(span: Span, severity: str, said: str) -> list[str]:
+def show_location(span: Span, severity: str, message: str) -> list[str]:
     """Position (of a text that somebody has) and message, the source line, an underline."""
     source = span.source
     line, column = source.line_and_column(span.start)
@@ -152,7 +152,7 @@ def show_place(span: Span, severity: str, said: str) -> list[str]:
     if last != line:
         end = len(text) + 1
     position = "" if source.is_generated else f"{span}: "
-    return [f"{position}{severity}: {said}", *underline_span(text, column - 1, end - 1)]
+    return [f"{position}{severity}: {message}", *underline_span(text, column - 1, end - 1)]
 
 
 def underline_span(line: str, start: int, end: int) -> list[str]:

@@ -142,8 +142,8 @@ def _open_cache_folder(make: bool = False) -> int:
 
 def _cache_bases() -> Iterator[str]:
     """Where it may be: by the environment, and for a user with another's environment by the password file."""
-    places = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".cache")]
-    yield from filter(os.path.isabs, places)
+    folders = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".cache")]
+    yield from filter(os.path.isabs, folders)
     import pwd
     try:
         yield os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".cache")

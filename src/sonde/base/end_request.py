@@ -13,20 +13,20 @@ class Ending:
     it has ended. ``first``: what is left of it goes before other processes. ``in_end``: clauses of ``end`` have
     run, and the commands that they ask for are run to their ends."""
 
-    __slots__ = ("asked_at", "first", "in_end", "over")
+    __slots__ = ("requested_at", "first", "in_end", "over")
 
     def __init__(self) -> None:
-        self.asked_at = 0.0
+        self.requested_at = 0.0
         self.first = self.in_end = self.over = False
 
     def request_end(self) -> None:
         """The wish is made; a repeated one changes nothing."""
-        self.asked_at = self.asked_at or monotonic()
+        self.requested_at = self.requested_at or monotonic()
 
     def may_run_commands(self) -> bool:
         """Whether what the script asks for outside of itself is still to be begun."""
-        return self.in_end or not self.asked_at
+        return self.in_end or not self.requested_at
 
     def is_overdue(self, seconds: float = GRACE) -> bool:
         """Whether the wish was made more than ``seconds`` ago."""
-        return bool(self.asked_at) and monotonic() - self.asked_at > seconds
+        return bool(self.requested_at) and monotonic() - self.requested_at > seconds

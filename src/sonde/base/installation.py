@@ -43,7 +43,7 @@ def as_root() -> str:
     return f"sudo {command_path()} {join(sys.argv[1:])}".rstrip()
 
 
-def how_to_add(extra: str) -> str:
+def install_command(extra: str) -> str:
     """The command that brings the packages of an extra to where this Sonde looks for them."""
     packages = " ".join(EXTRAS[extra])
     if "/pipx/" in sys.prefix + "/":

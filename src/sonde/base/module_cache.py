@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Source = tuple[str, bool, int, int]  # of a module: its file, whether it is a package; the file's time and size
-    Place = tuple[int, int, int]  # of its bytecode in the pack: where it begins and ends, and its checksum
+    CodeRange = tuple[int, int, int]  # of its bytecode in the pack: where it begins and ends, and its checksum
 
 PREFIX = "modules-"
 FORMAT = 3
@@ -44,7 +44,7 @@ class ModulePack:
         made = os.stat(archive or folder).st_mtime_ns if archive else 0
         self._key = marshal.dumps((FORMAT, folder, made, MAGIC_NUMBER, sys.version, sys.flags.optimize))
         self._name = f"{PREFIX}{crc32(self._key):08x}{adler32(self._key):08x}"
-        self._known: dict[str, tuple[Source, Place]] = {}
+        self._known: dict[str, tuple[Source, CodeRange]] = {}
         self._file, self._codes = -1, 0  # the pack, and where in it the bytecode begins
         self._new: dict[str, tuple[Source, bytes]] = {}
         self._imports: dict[str, list[str]] = {}  # what a module imports while it is run
@@ -160,7 +160,7 @@ class ModulePack:
         current: dict[str, tuple[Source, bytes]] = {
             name: (source, code) for name, (source, extent) in self._known.items()
             if self._is_current(source) and (code := self._bytecode(extent))}
-        index: dict[str, tuple[Source, Place]] = {}
+        index: dict[str, tuple[Source, CodeRange]] = {}
         codes: list[bytes] = []
         end = 0
         for name, (source, code) in (current | self._new).items():
@@ -177,7 +177,7 @@ class ModulePack:
             os.close(self._file)
         self._file, self._known = -1, {}
 
-    def _bytecode(self, extent: Place) -> bytes:
+    def _bytecode(self, extent: CodeRange) -> bytes:
         """A module's bytecode, read anew each time: pages of a mapped file would stay in memory. b"" if it is
         damaged."""
         start, end, checksum = extent

@@ -34,7 +34,7 @@ _new: dict[tuple[str, int], Matcher] = {}
 
 
 @cache
-def _kept() -> dict[tuple[str, int], Matcher]:
+def _cached_matchers() -> dict[tuple[str, int], Matcher]:
     """What earlier runs compiled."""
     data = read_cache(_NAME) or b""
     if len(data) <= 4 or crc32(data[4:]).to_bytes(4, "little") != data[:4]:
@@ -46,14 +46,14 @@ def _kept() -> dict[tuple[str, int], Matcher]:
 def keep_patterns() -> None:
     """At the end of a run: keep what was compiled in it."""
     if _new and not sys.dont_write_bytecode:
-        data = marshal.dumps((_KEY, _kept() | _new))
+        data = marshal.dumps((_KEY, _cached_matchers() | _new))
         if write_cache(_NAME, [crc32(data).to_bytes(4, "little"), data]):
             thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
 
 
 @cache
 def _compiled(pattern: str, flags: int) -> Pattern[str]:
-    matcher = _kept().get((pattern, flags))
+    matcher = _cached_matchers().get((pattern, flags))
     return assemble(pattern, matcher) if matcher else _compile_anew(pattern, flags)
 
 

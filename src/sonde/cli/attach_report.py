@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MOST = 20  # functions of a program whose inlined calls are looked for
 
 
-def say_how(trace: TracedRun, out: Output) -> None:
+def report_methods(trace: TracedRun, out: Output) -> None:
     """How each program is attached, and what it costs in instructions."""
     for program in trace.spec.programs:
         point = program.attach[0]

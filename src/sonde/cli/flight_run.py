@@ -111,8 +111,8 @@ class Flight:
             waiting.poll(self._seconds_to_sleep())
             resting.poll(int(1000 * session.waiting.rest))
             self._handle_records(loop.read(0), None)
-            if self._memory.dump_asked:
-                self._memory.dump_asked = False
+            if self._memory.dump_requested:
+                self._memory.dump_requested = False
                 self._dump("", "SIGUSR2")
             if loop.maps_requested:
                 self._printer.print_maps()

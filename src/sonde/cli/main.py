@@ -214,8 +214,8 @@ def _list_probes(parsed: Parsed) -> int:
             missing.append(wanted)
     sys.stdout.flush()
     for wanted in missing:
-        said = f"ERROR: No matches for {wanted}." if script else _describe_no_match(wanted)
-        print_to_stderr("\n".join([said, *[f"HINT: {hint}" for hint in missing_kind_hints(world, wanted)]]))
+        message = f"ERROR: No matches for {wanted}." if script else _describe_no_match(wanted)
+        print_to_stderr("\n".join([message, *[f"HINT: {hint}" for hint in missing_kind_hints(world, wanted)]]))
     return 1 if script and missing else 0
 
 

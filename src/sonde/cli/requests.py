@@ -221,7 +221,7 @@ def new_trace(source: Source, options: Options, process: Process | None, parsed:
         trace: Trace = _record_trace(RecordingTrace(*arguments), path, parsed)
     else:
         trace = Trace(*arguments)
-    trace.words, trace.asked_seconds = parsed.given, parsed.seconds
+    trace.words, trace.run_seconds = parsed.given, parsed.seconds
     return trace
 
 

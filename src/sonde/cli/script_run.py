@@ -204,8 +204,8 @@ def _say_attached(trace: TracedRun, parsed: Parsed, out: Output) -> None:
         out.flush(True)
     tell_manager("READY=1")
     if parsed.has("verbose"):
-        from .attach_report import say_how
-        say_how(trace, out)
+        from .attach_report import report_methods
+        report_methods(trace, out)
     for path in trace.session.pinned:
         out.write_note(f"Pinned: cat {path} runs it; rm {path} removes it")
 

@@ -124,7 +124,7 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
     """A script parsed and checked, before anything is made of it. Raises CompileError with every diagnostic."""
     from ..builtins import BUILTINS
     from ..functions import FUNCTIONS
-    from ..language.diagnostics import FOUND_LATE, Diagnostics
+    from ..language.diagnostics import REPORTED_LATE, Diagnostics
     from ..language.parser import parse_script
     from ..semantics.callees import Language
     from ..semantics.check import check_script
@@ -137,7 +137,7 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
     if show is not None:
         from ..language.dump import dump_script
         show("ast", dump_script(script))
-    diagnostics.items.sort(key=lambda item: item.code in FOUND_LATE)
+    diagnostics.items.sort(key=lambda item: item.code in REPORTED_LATE)
     diagnostics.raise_if_errors()
     checked = check_script(script, source, world, options, diagnostics, Language(FUNCTIONS, BUILTINS))
     if show is not None:

@@ -21,9 +21,9 @@ Plain: TypeAlias = "Any"  # None, bool, int, float, str, bytes, and lists, tuple
 
 TUPLE, SOURCE = -1, -2
 CLASSES: tuple[type[Record], ...] = (Span, ExpandedSpan, Diagnostic, *[
-    found for module in (spec, types) for _, found in sorted(vars(module).items())
-    if isinstance(found, type) and issubclass(found, Record) and found.__module__ == module.__name__])
-_NUMBERS = {found: number for number, found in enumerate(CLASSES)}
+    kind for module in (spec, types) for _, kind in sorted(vars(module).items())
+    if isinstance(kind, type) and issubclass(kind, Record) and kind.__module__ == module.__name__])
+_NUMBERS = {kind: number for number, kind in enumerate(CLASSES)}
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _STRUCT, _ATTACH, _POINTERS = _NUMBERS[types.Struct], _NUMBERS[spec.Attach], (types.Pointer, types.Address)
 
@@ -49,7 +49,7 @@ def unpack_spec(data: Plain) -> spec.ScriptSpec:
 class _Packer:
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self._places: dict[int, int] = {}  # id of a source -> its place
+        self._indices: dict[int, int] = {}  # id of a source -> its index
 
     def pack(self, value: Any) -> Plain:
         kind = type(value)
@@ -62,7 +62,7 @@ class _Packer:
         if kind is dict:
             return {key: self.pack(item) for key, item in value.items()}
         if kind is Source:
-            return SOURCE, self._place_of(value)
+            return SOURCE, self._source_index(value)
         if kind not in _NUMBERS:
             raise NotPlainError(kind.__name__)
         number = _NUMBERS[kind]
@@ -86,11 +86,11 @@ class _Packer:
     def _struct_fields(self, type: types.Struct, members: tuple[types.StructField, ...] | None) -> list[Plain]:
         return [type.name, type.bytes, self.pack(members), type.union, type.btf_id, type.alignment]
 
-    def _place_of(self, source: Source) -> int:
-        if id(source) not in self._places:
-            self._places[id(source)] = len(self.sources)
+    def _source_index(self, source: Source) -> int:
+        if id(source) not in self._indices:
+            self._indices[id(source)] = len(self.sources)
             self.sources.append(source)
-        return self._places[id(source)]
+        return self._indices[id(source)]
 
 
 class _Unpacker:

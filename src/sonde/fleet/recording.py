@@ -210,7 +210,7 @@ class RecordedFleet(FleetState):
             self._adopt_shapes()
             self.started_at = time
         elif kind == STOPPED:
-            self.end_asked = True
+            self.end_requested = True
 
     def fileno(self) -> int:
         return self._always_ready

@@ -49,10 +49,11 @@ def check_dump(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 
 def _lower_dump(lo: Lower, call: Call) -> None:
-    """Ask for a dump, unless one has been asked for since user space last reset ``dump_asked`` to 0."""
+    """Ask for a dump, unless one has been asked for since user space last reset ``dump_requested`` to 0."""
     if not lo.unit.options.flight:
         return
-    pending, ask, held, on = lo.unit.global_word("dump_asked"), *[lo.b.block(name) for name in ("ask", "held", "asked")]
+    pending = lo.unit.global_word("dump_requested")
+    ask, held, on = [lo.b.block(name) for name in ("ask", "held", "asked")]
     lo.b.branch("jeq", lo.b.load(pending, 0), 0, ask, held)
     lo.b.start(ask)
     lo.b.store(lo.b.address(pending), 0, 1)

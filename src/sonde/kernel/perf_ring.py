@@ -14,7 +14,7 @@ RING_BYTES = 1 << 18  # a power of two
 SAMPLE_IP = 1 << 0    # bit of perf_event_attr.sample_type
 RECORD_LOST, RECORD_SAMPLE = 2, 9
 _HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head, and data_tail after it
-_PLACES = struct.Struct("=QQ")
+_POSITIONS = struct.Struct("=QQ")
 _HEADER = struct.Struct("=IHH")
 
 
@@ -31,7 +31,7 @@ class PerfRing:
 
     def drain_records(self) -> Iterator[tuple[int, int, bytes]]:
         """(kind, misc, body) of each record since the last time."""
-        head, tail = _PLACES.unpack_from(self._memory, _HEAD)
+        head, tail = _POSITIONS.unpack_from(self._memory, _HEAD)
         if head == tail:
             return
         while tail < head:

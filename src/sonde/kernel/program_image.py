@@ -14,9 +14,9 @@ from .libc import address_of
 _SIZE = 232  # of struct bpf_prog_info, as far as it is known here
 # Offsets in it: a count, and the pointer to that many records.
 _CODE, _ADDRESSES, _LENGTHS = (16, 24), (104, 112), (108, 120)
-_LINES, _PLACES = (148, 152), (168, 160)
-_BTF, _LINE_SIZE, _PLACE_SIZE = 128, 172, 176
-_LINE, _PLACE = 16, 8  # bytes of struct bpf_line_info, and of a native address
+_LINES, _ADDRESSES = (148, 152), (168, 160)
+_BTF, _LINE_SIZE, _ADDRESS_SIZE = 128, 172, 176
+_LINE, _ADDRESS = 16, 8  # bytes of struct bpf_line_info, and of a native address
 
 
 class Code(Record):
@@ -45,13 +45,13 @@ def read_program_image(number: int) -> Image | None:
         buffers: list[bytearray] = []
         request = bytearray(_SIZE)
         for (count_at, pointer_at), size in ((_CODE, 1), (_ADDRESSES, 8), (_LENGTHS, 4), (_LINES, _LINE),
-                                             (_PLACES, _PLACE)):
+                                             (_ADDRESSES, _ADDRESS)):
             count, = struct.unpack_from("=I", raw, count_at)
             buffers.append(bytearray(count * size))
             struct.pack_into("=I", request, count_at, count)
             struct.pack_into("=Q", request, pointer_at, address_of(buffers[-1]))
         struct.pack_into("=I", request, _LINE_SIZE, _LINE)
-        struct.pack_into("=I", request, _PLACE_SIZE, _PLACE)
+        struct.pack_into("=I", request, _ADDRESS_SIZE, _ADDRESS)
         syscalls.object_info(fd, request)
     code, addresses, lengths, lines, places = buffers
     starts = [start for start, in struct.iter_unpack("=Q", addresses)]

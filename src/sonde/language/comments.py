@@ -39,7 +39,7 @@ def parse_entries(section: str) -> list[tuple[str, str]]:
 
 def describe_columns(section: str) -> dict[str, str]:
     """What COLUMNS says of each name, of maps without their keys; the first entry of a name counts."""
-    said: dict[str, str] = {}
+    described: dict[str, str] = {}
     before = ""
     for left, right in parse_entries(section):
         condition, colon, rest = right.partition(": ")
@@ -53,8 +53,8 @@ def describe_columns(section: str) -> dict[str, str]:
             before = text
         names = left.split() if left[:1] != "@" else [part for part in left.split() if part[:1] == "@"]
         for name in names:
-            said.setdefault(name.partition("[")[0].rstrip(","), text)
-    return said
+            described.setdefault(name.partition("[")[0].rstrip(","), text)
+    return described
 
 
 def head_section(text: str, title: str) -> str:
@@ -107,12 +107,12 @@ def _trailing_comment(line: str) -> str:
     return ""
 
 
-def choose_alternative(said: str, given: set[str]) -> str:
+def choose_alternative(description: str, given: set[str]) -> str:
     """A description without its "with -m milliseconds", which replaces the first word if -m is ``given``."""
-    match = regex_cache.search(_ALTERNATIVE, said) if "with -" in said else None
+    match = regex_cache.search(_ALTERNATIVE, description) if "with -" in description else None
     if match is None:
-        return said
-    first, blank, rest = (said[:match.start()] + said[match.end():]).partition(" ")
+        return description
+    first, blank, rest = (description[:match.start()] + description[match.end():]).partition(" ")
     return f"{match[2] if match[1] in given else first}{blank}{rest}"
 
 
@@ -138,7 +138,7 @@ class MapComments:
         if text not in self._heads:
             given = given_options(text, self._named) if self._named else set()
             notes = regex_cache.finditer(_OF_MAP, text) if "// @" in text else ()  # which takes time at the start
-            said = {note[1]: note[2].strip() for note in notes}
-            said |= describe_columns(head_section(text, "COLUMNS"))
-            self._heads[text] = {column: choose_alternative(each, given) for column, each in said.items()}
+            described = {note[1]: note[2].strip() for note in notes}
+            described |= describe_columns(head_section(text, "COLUMNS"))
+            self._heads[text] = {column: choose_alternative(each, given) for column, each in described.items()}
         return (self._heads[text].get(name) or comment_beside(text, offset))[:LONGEST]

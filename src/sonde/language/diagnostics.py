@@ -15,7 +15,7 @@ MAX_SHOWN = 50  # errors, and as many warnings: more are not worth reading
 LONGEST_NAME = 200  # of a name to find similar ones for; longer ones take too long to compare
 
 # What bpftrace finds only after parsing: of several errors, those of syntax are shown first.
-FOUND_LATE = ("header-not-found", "error-directive", "import-not-found")
+REPORTED_LATE = ("header-not-found", "error-directive", "import-not-found")
 
 
 class Diagnostics:
@@ -24,7 +24,7 @@ class Diagnostics:
     def __init__(self) -> None:
         self.items: list[Diagnostic] = []
         self.errors = 0  # among them
-        self._said: set[object] = set()
+        self._identities: set[object] = set()
 
     def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
         self._add_once(Diagnostic(ERROR, code, message, span, list(hints)))
@@ -34,9 +34,9 @@ class Diagnostics:
 
     def _add_once(self, item: Diagnostic) -> None:
         """A clause that is checked once per attach point reports the same finding only once."""
-        said = _finding_identity(item)
-        if said not in self._said:
-            self._said.add(said)
+        identity = _finding_identity(item)
+        if identity not in self._identities:
+            self._identities.add(identity)
             self.items.append(item)
             self.errors += item.severity == ERROR
 
@@ -44,7 +44,7 @@ class Diagnostics:
         """Forget every finding but these."""
         self.items = items
         self.errors = sum(item.severity == ERROR for item in items)
-        self._said = {_finding_identity(item) for item in items}
+        self._identities = {_finding_identity(item) for item in items}
 
     def weaken_errors(self, first: int) -> None:
         """Make warnings of the findings from this index on, or forget them where there are enough before."""
@@ -52,7 +52,7 @@ class Diagnostics:
         self.errors -= sum(item.severity == ERROR for item in late)
         if first >= MAX_SHOWN:
             del self.items[first:]
-            self._said.difference_update(map(_finding_identity, late))
+            self._identities.difference_update(map(_finding_identity, late))
         for item in late:
             item.severity = WARNING
 

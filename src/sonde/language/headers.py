@@ -31,7 +31,7 @@ class HeaderParser(FileParser):
     def parse_whole_header(self) -> None:
         """Parse the header; with libclang if this reader does not understand all of it and the extra is installed. If
         clang does not understand it either, this reader's result stays."""
-        from ..base.installation import how_to_add
+        from ..base.installation import install_command
         from . import libclang
         state, known = self._save_state(), len(self.diagnostics.items)
         self.parse_header()
@@ -43,7 +43,7 @@ class HeaderParser(FileParser):
             "" if span is None else f": see line {span.line} of {span.source.name}"))
         if not libclang.has_libclang():
             for item in beyond:
-                item.hints.append(f"{how_to_add('headers')}: libclang reads what this reader does not")
+                item.hints.append(f"{install_command('headers')}: libclang reads what this reader does not")
             return
         before, defines = state[0], state[1]
         text, complaints = libclang.translate_header(self.source.name, self.files, defines,

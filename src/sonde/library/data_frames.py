@@ -72,8 +72,8 @@ def import_extra(name: str, extra: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        from ..base.installation import how_to_add
-        raise NotInstalledError(f"this needs {top}: {how_to_add(extra)} ({error})") from None
+        from ..base.installation import install_command
+        raise NotInstalledError(f"this needs {top}: {install_command(extra)} ({error})") from None
     except Exception as error:  # its own, or of what it imports: NumPy's is a RuntimeError where the CPU is too old
         raise NotInstalledError(f"this needs {top}, which cannot be imported here: "
                                 f"{' '.join(str(error).split())}") from None

@@ -43,7 +43,7 @@ class TracedRun:
         self.process = process
         self.outside: Outside | None = None  # performs the side effects of printing; None: on this machine
         self.words: Sequence[str] = ()  # of the command line that asked for it, if one did
-        self.asked_seconds = 0.0  # for which it is to run; 0: until its end
+        self.run_seconds = 0.0  # for which it is to run; 0: until its end
         self.keeps_maps = True  # are maps to be read once more at the end, for those who look at them afterwards?
         self.retried: VerifierError | None = None  # why it was compiled once more, without compiling.COSTLY
         self.clears_at_once = False  # to be set before it begins: see _clear_at_once()
@@ -233,4 +233,4 @@ class TracedRun:
 
         from ..runtime.provenance import describe_run
         command = join(["sonde", *self.words]) if self.words else f"sonde: {self.source.text}"
-        return describe_run(command, self.session, self.losses, self.asked_seconds)
+        return describe_run(command, self.session, self.losses, self.run_seconds)

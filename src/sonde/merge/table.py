@@ -112,12 +112,12 @@ class Table:
         self.by_source = by_source or aggregate is None
         self._width = aggregate.words if aggregate is not None else 1
         self._adds = aggregate is not None and aggregate.row.additive
-        self._places: dict[ScriptValue, int] = {}
+        self._rows: dict[ScriptValue, int] = {}
         self._keys: list[ScriptValue] = []
-        self._sources: list[int] = []  # by place: how many sources have the key
-        self._translated: dict[str, list[int]] = {}  # by source: its numbers of keys as first cells of places
+        self._sources: list[int] = []  # by row: how many sources have the key
+        self._translated: dict[str, list[int]] = {}  # by source: its numbers of keys as first cells of rows
         self._held: dict[str, bytearray] = {}  # by source: which of its keys it has now, by number
-        self._cells: defaultdict[int, int] = defaultdict(int)   # for what adds up: place * width + word
+        self._cells: defaultdict[int, int] = defaultdict(int)   # for what adds up: row * width + word
         self._latest: dict[int, dict[str, Words]] = {}          # for what does not: by first cell and source
         self._values: dict[int, ScriptValue] = {}                       # plain values by first cell, all of one kind
         self._kind = ""
@@ -167,7 +167,7 @@ class Table:
         """MergeError if there is no room for all keys of a source."""
         keys = known.keys[len(self._translated.get(source, ())):]
         if len(self._keys) + len(keys) > MOST_KEYS:
-            new = keys if self.by_source else [key for key in keys if key not in self._places]
+            new = keys if self.by_source else [key for key in keys if key not in self._rows]
             if len(self._keys) + len(new) > MOST_KEYS:
                 raise MergeError(f"more than {MOST_KEYS} keys")
 
@@ -176,9 +176,9 @@ class Table:
         cells = self._translated.setdefault(source, [])
         for key in known.keys[len(cells):]:
             key = put_in_front(source, key) if self.by_source else key
-            row = self._places.get(key)
+            row = self._rows.get(key)
             if row is None:
-                row = self._places[key] = len(self._keys)
+                row = self._rows[key] = len(self._keys)
                 self._keys.append(key)
                 self._sources.append(0)
             cells.append(row * self._width)

@@ -10,7 +10,7 @@ from ..layouts.event_records import read_time
 from ..runtime.provenance import Provenance
 from ..runtime.records.decoders import make_buffer_decoder, make_decoder
 from ..runtime.records.values import DecodingContext, Item, Items, OwnText, ScriptValue, strftime
-from ..source import shown_place
+from ..source import shown_location
 from ..spec import EventField, EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Buf
 from .format import Escape, Escapes, FormatMany, compile_format, compile_format_of_many
@@ -183,13 +183,13 @@ class Printer:
         """What says once that a printf() shows another number than it was given."""
         if not self.warnings or site.span is None:
             return None
-        location, said, out = str(site.span), self._cut, self.out
-        head = f"{location}: " if shown_place(site.span) is not None else ""
+        location, warned, out = str(site.span), self._cut, self.out
+        head = f"{location}: " if shown_location(site.span) is not None else ""
 
         def say_once(part: FormatPart, value: int) -> None:
-            if location in said:
+            if location in warned:
                 return
-            said.add(location)
+            warned.add(location)
             out.write_note(f"{head}WARNING: %{part.conversion} shows 32 bits, and {value} has more")
             out.write_note(f"HINT: %ll{part.conversion} shows 64 bits")
         return say_once

@@ -21,7 +21,7 @@ from ..runtime.records.values import (
     StructValue,
     to_text,
 )
-from ..source import shown_place
+from ..source import shown_location
 from .stream import Streams
 from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 
@@ -190,7 +190,7 @@ class JsonOutput(Streams):
 
     def _write_located(self, kind: str, message: str, more: str, span: Span | None) -> None:
         """Messages with a place have their members side by side with ``type``, as bpftrace's have."""
-        if (span := shown_place(span)) is not None:
+        if (span := shown_location(span)) is not None:
             line, column = span.source.line_and_column(span.start)
             more += f', "filename": {quote_json(span.source.name)}, "line": {line}, "col": {column}'
         self.out.write(encode_text(f'{{"type": "{kind}", "msg": {quote_json(message)}{more}}}\n'))

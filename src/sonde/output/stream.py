@@ -65,7 +65,7 @@ class Stream:
         while view:
             try:
                 view = view[os.write(self._open, view):]
-                self._read_at = monotonic() if self._ending is not None and self._ending.asked_at else 0.0
+                self._read_at = monotonic() if self._ending is not None and self._ending.requested_at else 0.0
             except BlockingIOError:
                 if not self._wait_for_reader():
                     self.unread += len(view)

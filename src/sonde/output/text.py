@@ -17,7 +17,7 @@ from ..runtime.records.values import (
     key_text,
     to_text,
 )
-from ..source import show_expansion, show_place, shown_place
+from ..source import show_expansion, show_location, shown_location
 from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
@@ -195,10 +195,10 @@ class TextOutput(Streams):
 
     def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING. In a macro the calls that led there follow."""
-        span = shown_place(span)
+        span = shown_location(span)
         location = f"{span}: " if span is not None else ""
-        said = f"{location}{severity}: {text.decode('utf-8', 'surrogateescape')}"
-        self._write_error_line("\n".join([said, *show_expansion(span, severity)]))
+        message = f"{location}{severity}: {text.decode('utf-8', 'surrogateescape')}"
+        self._write_error_line("\n".join([message, *show_expansion(span, severity)]))
 
     def report_statistics(self, costs: Sequence[ProbeCost]) -> None:
         """--stats: what each program cost (runtime.costs.statistics.ProbeCost)."""
@@ -290,11 +290,11 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
 
 def failure_message(message: str, span: Span | None, helper: str, retcode: int, count: int) -> str:
     """What went wrong in a program: where, what, how often, the line, an underline, the same of calls of macros."""
-    said = f"{with_times(message, count)}" + \
+    report = f"{with_times(message, count)}" + \
         (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else "")
-    if (span := shown_place(span)) is None:
-        return f"WARNING: {said}"
-    return "\n".join([*show_place(span, "WARNING", said), *show_expansion(span, "WARNING")])
+    if (span := shown_location(span)) is None:
+        return f"WARNING: {report}"
+    return "\n".join([*show_location(span, "WARNING", report), *show_expansion(span, "WARNING")])
 
 
 class _Sink(Stream):

@@ -63,10 +63,10 @@ def bare_name(name: str) -> str:
     return "_".join(parts[:at] + parts[at + 1:]) if at >= 0 else "_".join(parts)
 
 
-def _find_word(said: str) -> tuple[int, int]:
+def _find_word(description: str) -> tuple[int, int]:
     """Where a description says its unit: at the beginning, or after "in"; (0, 0) if it says none."""
     start = 0
-    for before, word in zip(["", *said.split(" ")], said.split(" ")):
+    for before, word in zip(["", *description.split(" ")], description.split(" ")):
         bare = word.rstrip(",.;:)").lower()
         if bare in _BY_WORD and (len(bare) > 2 and not start or before == "in"):
             return start, start + len(bare)
@@ -74,19 +74,19 @@ def _find_word(said: str) -> tuple[int, int]:
     return 0, 0
 
 
-def described_unit(said: str) -> Unit | None:
+def described_unit(description: str) -> Unit | None:
     """The unit that a description says: "microseconds from ... to ...", "the limit, in bytes"."""
-    start, end = _find_word(said)
-    return _BY_WORD[said[start:end].lower()] if end else None
+    start, end = _find_word(description)
+    return _BY_WORD[description[start:end].lower()] if end else None
 
 
-def in_base_unit(said: str, unit: Unit) -> str:
+def in_base_unit(description: str, unit: Unit) -> str:
     """A description with the base unit in place of the one that it says."""
-    start, end = _find_word(said)
-    before = said[:start]
+    start, end = _find_word(description)
+    before = description[:start]
     if before.endswith("in ") and unit.base == "ratio":
         before = before.removesuffix("in ") + "as a "
-    return before + unit.base.replace("_", " ") + said[end:] if end else said
+    return before + unit.base.replace("_", " ") + description[end:] if end else description
 
 
 def map_unit(named: MapSpec) -> Unit | None:
@@ -122,9 +122,9 @@ def scale_value(value: float, symbol: str) -> str:
     return f"{text.rstrip('0').rstrip('.') if digits else text} {name}"
 
 
-def column_head(name: str, said: str) -> str:
+def column_head(name: str, description: str) -> str:
     """A column's heading with the unit that its description says, where its name does not: ``LAT (ms)``."""
-    unit = described_unit(said)
+    unit = described_unit(description)
     return f"{name} ({unit.symbol})" if unit is not None and "(" not in name and named_unit(name) is None else name
 
 

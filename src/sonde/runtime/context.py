@@ -39,7 +39,7 @@ class LiveContext:
                  memory: Memory | None = None) -> None:
         self.text_size = spec.config.text_size
         self._demangle = spec.config.cpp_demangle
-        self._places = spec.config.show_debug_info
+        self._shows_lines = spec.config.show_debug_info
         self.trailer = spec.config.str_trunc_trailer
         self._probes = spec.probes
         if kernel is not None:
@@ -103,15 +103,15 @@ class LiveContext:
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
         """(function, source file, line) of a user address, innermost first, if the script shows source lines."""
-        if not self._places or is_python_frame(address):
+        if not self._shows_lines or is_python_frame(address):
             return ()
         try:
             frames = self._user_symbols.code_places(tgid, address)
         except MachineError as problem:
-            if problem.hints and self._places:  # the library that reads it is missing
+            if problem.hints and self._shows_lines:  # the library that reads it is missing
                 from ..kernel.notices import show_notice
                 show_notice(f"WARNING: no source lines: {problem.message}; {problem.hints[0]}")
-                self._places = False
+                self._shows_lines = False
             return ()
         return [(self._show_name(name), file, line) for name, file, line in frames]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..base.record import Record
-from ..source import shown_place
+from ..source import shown_location
 from ..spec import ErrorSite
 
 # kind of ErrorSite → what happened; the first words are the ones that bpftrace's users search for
@@ -98,7 +98,7 @@ class Losses(Record):
         by_probe = ", ".join([f"{count} of {probe}" for probe, count in self.records])
         lines = [f"Lost {lost} events: {by_probe}"] if lost else []
         for site, count in join_placeless(self.errors):
-            location = f"{site.span}: " if shown_place(site.span) is not None else ""
+            location = f"{site.span}: " if shown_location(site.span) is not None else ""
             lines.append(location + with_times(describe_error(site), count))
         return lines + (self.withheld.sentences if self.withheld else []) + self.notes
 
@@ -150,7 +150,7 @@ def join_placeless(errors: list[tuple[ErrorSite, int]]) -> list[tuple[ErrorSite,
     """The same, adding up failures that read the same because their places are not shown."""
     joined: dict[object, tuple[ErrorSite, int]] = {}
     for index, (site, count) in enumerate(errors):
-        hidden = site.span is not None and shown_place(site.span) is None
+        hidden = site.span is not None and shown_location(site.span) is None
         key = (site.kind, site.map, site.helper) if hidden else index
         joined[key] = (site, count + joined[key][1]) if key in joined else (site, count)
     return list(joined.values())

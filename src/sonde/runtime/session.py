@@ -26,7 +26,7 @@ from ..kernel.clocks import boot_time
 from ..kernel.syscalls import Fd
 from ..kinds import KINDS, MOST_SLOW_LINKS
 from ..layouts.event_records import CONTROL_HEADER, CONTROL_RING, DATA_RING
-from ..layouts.shared_maps import FLIGHT, FOUND_OUT, STATE
+from ..layouts.shared_maps import DISCOVERED, FLIGHT, STATE
 from ..spec import EventField, ScriptSpec
 from .attach.attachments import Attachments
 from .attach.loading import Loader
@@ -215,10 +215,10 @@ class Session:
             "allowance": 1 << 62,
             "zero": 0,
             "test_result": 0,
-            "dump_asked": 0,
+            "dump_requested": 0,
             "dumps_held": 0,
             "cpus": os.cpu_count() or 1,
-        } | dict.fromkeys([name for name in self.spec.globals if name.startswith(FOUND_OUT)], 0) | self._values
+        } | dict.fromkeys([name for name in self.spec.globals if name.startswith(DISCOVERED)], 0) | self._values
         assert self._state is not None
         self._state.write_globals(known)
 
@@ -287,7 +287,7 @@ class Session:
             for name in self._signals.take_names():
                 self.maps_requested |= not self._run_programs("self", name) and name == ASKS
                 if self.flight is not None and name == DUMPS:
-                    self.flight.dump_asked = True
+                    self.flight.dump_requested = True
             if self._signals.interrupted:
                 self._set_done("signal")
         iterators = self._attachments.iterators

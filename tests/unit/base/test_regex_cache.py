@@ -31,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     regex_cache._new.clear()
-    for remembered in (regex_cache._kept, regex_cache._compiled):
+    for remembered in (regex_cache._cached_matchers, regex_cache._compiled):
         remembered.cache_clear()
 
 

@@ -109,9 +109,9 @@ def test_signals_are_events() -> None:
         os.kill(os.getpid(), signal.SIGUSR2)
         assert select.select([signals.fd], [], [], 1)[0]
         assert signals.take_names() == ["SIGUSR2"] and signals.take_names() == [] and not signals.interrupted
-        assert not ending.asked_at
+        assert not ending.requested_at
         os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.interrupted == signal.SIGTERM and ending.asked_at and not ending.is_overdue()
+        assert signals.interrupted == signal.SIGTERM and ending.requested_at and not ending.is_overdue()
     finally:
         signals.close()
         signals.close()

@@ -266,7 +266,7 @@ def test_records_go_to_flight_memory_and_orders_to_their_ring() -> None:
 def test_a_dump_is_asked_for_once() -> None:
     spec = compiled('begin { dump("why"); dump(); }')
     assert [site.data["why"] for site in spec.sites if site.kind == "dump"] == ["why", ""]
-    assert {"dump_asked", "dumps_held"} <= set(spec.globals)
+    assert {"dump_requested", "dumps_held"} <= set(spec.globals)
     without = compiling.compile(Source("stdin", 'begin { dump("why"); }'), Options(), FakeWorld())
     assert not without.sites and any(found.code == "no-flight" for found in without.warnings)
 

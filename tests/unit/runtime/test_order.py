@@ -183,7 +183,7 @@ def test_what_came_before_a_slow_detachment_is_handed_over(number: int) -> None:
     spec: Any = SimpleNamespace(sites=[site], probes=["BEGIN"])
     data: Any = Written(number)
     ending = Ending()
-    ending.asked_at = 1e-9
+    ending.requested_at = 1e-9
     delivery = Delivery(spec, data, None, 1 << 20, ending)
     handed = sum(len(records) for records in delivery.drain_rings(lambda *record: None))
     assert handed + sum(delivery.dropped) == number

@@ -19,7 +19,7 @@ from sonde.output.text import failure_message, text_output
 from sonde.recording.layouts import plain_spec, read_spec
 from sonde.runtime.losses import Losses
 from sonde.runtime.traced_command import Process
-from sonde.source import ERROR, WARNING, Diagnostic, ExpandedSpan, Source, Span, shown_place
+from sonde.source import ERROR, WARNING, Diagnostic, ExpandedSpan, Source, Span, shown_location
 from sonde.spec import Config, ErrorSite, ScriptSpec
 
 TOOL = Source("/usr/lib/sonde/tools/x.bt", "begin { @x[pid] = 1; @x[tid] = 2; }", internal=True)
@@ -30,10 +30,10 @@ INNER = Span(TOOL, 8, 15)
 
 def test_the_readers_own_text_has_places_and_sondes_has_none() -> None:
     own = Span(OWN, 8, 14)
-    assert shown_place(own) is own and shown_place(None) is None and shown_place(INNER) is None
-    assert shown_place(ExpandedSpan(TOOL, 8, 15, INNER)) is None
+    assert shown_location(own) is own and shown_location(None) is None and shown_location(INNER) is None
+    assert shown_location(ExpandedSpan(TOOL, 8, 15, INNER)) is None
     mixed = ExpandedSpan(TOOL, 8, 15, own)
-    assert shown_place(mixed) is mixed, "a macro of the library, where the script calls it"
+    assert shown_location(mixed) is mixed, "a macro of the library, where the script calls it"
 
 
 def test_warnings_without_a_place() -> None:
@@ -83,7 +83,7 @@ def test_it_is_known_wherever_a_script_goes(source: Source) -> None:
     spec = ScriptSpec([], [], [], [ErrorSite("divide", Span(source, 8, 10))], [], [], Config(), source)
     for copy in (unpack_spec(pack_spec(spec)), read_spec(plain_spec(spec))):
         assert copy.source.internal == source.internal
-        assert (shown_place(copy.errors[0].span) is None) == source.internal
+        assert (shown_location(copy.errors[0].span) is None) == source.internal
     frame = FleetRequest(source).encode_frame()
     assert (b'"tool": true' in frame or b'"tool":true' in frame) == source.internal
 

@@ -97,8 +97,8 @@ def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
 
 def _asking_uid() -> int:
     """The user who started the agent, perhaps through sudo."""
-    asked = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
-    return int(asked) if asked.isascii() and asked.isdigit() else os.getuid()
+    user = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return int(user) if user.isascii() and user.isdigit() else os.getuid()
 
 
 def _peer_uid(connection: int) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RATE = 1999  # samples a second on each CPU; a prime, to stay out of step with periodic work
 
 
-class CodePlace(Record):
+class SampledInstruction(Record):
     """An instruction at ``offset`` in function number ``function``; ``text`` is "" without objdump, ``line`` without
     line information."""
 
@@ -36,7 +36,7 @@ class Samples(Record):
     total: int
     lost: int
     seconds: float
-    places: list[CodePlace]
+    instructions: list[SampledInstruction]
 
 
 def sample_program(image: Image, seconds: float, stopped: Callable[[], bool]) -> Samples:
@@ -53,21 +53,22 @@ def sample_program(image: Image, seconds: float, stopped: Callable[[], bool]) ->
         sampler.close()
     counts = {at: n for at, n in sampler.addresses.items() if any(_is_within(at, code) for code in image.functions)}
     return Samples(sum(counts.values()), sampler.total, sampler.lost, took,
-                   list(_sampled_places(image, counts, os.uname().machine)))
+                   list(_sampled_instructions(image, counts, os.uname().machine)))
 
 
 def _is_within(address: int, function: Code) -> bool:
     return function.address <= address < function.address + len(function.code)
 
 
-def _sampled_places(image: Image, counts: dict[int, int], machine: str) -> list[CodePlace]:
-    places = []
+def _sampled_instructions(image: Image, counts: dict[int, int], machine: str) -> list[SampledInstruction]:
+    instructions = []
     for number, function in enumerate(image.functions):
         texts = disassemble_function(function, machine)
         addresses = sorted({*texts, *[at for at in counts if _is_within(at, function)]})
-        places += [CodePlace(number, at - function.address, counts.get(at, 0), image.line_at(at), texts.get(at, ""))
-                  for at in addresses]
-    return places
+        instructions += [
+            SampledInstruction(number, at - function.address, counts.get(at, 0), image.line_at(at), texts.get(at, ""))
+            for at in addresses]
+    return instructions
 
 
 def disassemble_function(function: Code, machine: str) -> dict[int, str]:

@@ -80,18 +80,18 @@ def build_script(named: dict[str, str], words: list[str]) -> str:
     if "histogram" in named and "top" in named:
         raise UsageError("--top is for counts: a histogram is printed whole")
     made = specified_clauses if words and is_specifier(words[0]) else plain_clauses
-    maps, told, clauses = made(words, "histogram" in named, _build_filters(named))
+    maps, heading, clauses = made(words, "histogram" in named, _build_filters(named))
     top = number_option(named, "top")
     shown = " ".join(f"print({name}, {top});" if top else f"print({name});" for name in maps)
     cleared = " ".join(f"clear({name});" for name in maps)
     settings = f"max_strlen = {number_option(named, 'size', 0, 4096)}; " if "size" in named else ""
-    paired = [f"@began{place}" for place in range(len(words)) if any(f"@began{place}," in text for text in clauses)]
+    paired = [f"@began{index}" for index in range(len(words)) if any(f"@began{index}," in text for text in clauses)]
     if paired:
         maps_of_threads = [*paired, *[name.replace("began", "depth") for name in paired]]
         declared = [f"let {name} = hash(max_threads);" for name in maps_of_threads]
         clauses = [*declared, *clauses, _tell_unfinished(paired)]
     return "\n".join([f"config = {{ {settings}print_maps_on_exit = false }}",
-                      f'begin {{ printf("%s. Ctrl-C to end.\\n", {quote_string(told)}); }}', *clauses,
+                      f'begin {{ printf("%s. Ctrl-C to end.\\n", {quote_string(heading)}); }}', *clauses,
                       *_output_clauses(named, shown, "" if "cumulative" in named else cleared)]) + "\n"
 
 
@@ -104,10 +104,10 @@ def plain_clauses(words: list[str], histogram: bool, filters: list[str]) -> tupl
     """The map, its heading, and the clauses, for PROBE EXPR /FILTER/."""
     probe, expression, condition = _split_words(words)
     target, value = ("@hist", f"hist({expression})") if histogram else (f"@count[{expression}]", "count()")
-    told = f"{'Histogram of' if histogram else 'Counting'} {expression} at {probe}"
+    heading = f"{'Histogram of' if histogram else 'Counting'} {expression} at {probe}"
     if condition:
-        told += f" if {condition}"
-    return [target.partition("[")[0]], told, [probe, _guard_action([*filters, condition], f"{target} = {value};")]
+        heading += f" if {condition}"
+    return [target.partition("[")[0]], heading, [probe, _guard_action([*filters, condition], f"{target} = {value};")]
 
 
 def _guard_action(conditions: list[str], action: str) -> str:
@@ -123,34 +123,34 @@ def is_specifier(word: str) -> bool:
 def specified_clauses(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
     """The maps, their headings, and the clauses, for probes in bcc's form."""
     maps, clauses = [], []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if not is_specifier(word):
             raise UsageError(f"'{word}': probes in bcc's form stand by themselves",
                              ["'p:c:write(int fd):int:fd:fd > 2'"])
         text, _, label = word.partition("#")
         probe = read_specifier(text)
-        name = "@" + (re.sub(r"\W+", "_", label) or f"{probe.name}{place or ''}")
-        name = name if re.fullmatch(r"@[A-Za-z]\w*", name) and name not in maps else f"@probe{place}"
+        name = "@" + (re.sub(r"\W+", "_", label) or f"{probe.name}{index or ''}")
+        name = name if re.fullmatch(r"@[A-Za-z]\w*", name) and name not in maps else f"@probe{index}"
         maps.append(name)
-        clauses += _probe_clauses(probe, name, histogram, filters, place)
+        clauses += _probe_clauses(probe, name, histogram, filters, index)
     return maps, f"{'Histogram' if histogram else 'Counting'}: {', '.join(words)}", clauses
 
 
-def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[str], place: int) -> list[str]:
+def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[str], index: int) -> list[str]:
     """The clauses of one probe; values from the function's entry are saved by a second one."""
     types, values, condition = (*split_outside_brackets(probe.rest.removeprefix(":"), ":"), "", "", "")[:3]
     condition = ":".join(split_outside_brackets(probe.rest.removeprefix(":"), ":")[2:]) or condition
     kinds = split_outside_brackets(types, ",") if types else []
     default = "retval" if probe.kind == "r" else "1"
     wanted = split_outside_brackets(values, ",") if values else [default]
-    kept: list[str] = []  # values from the entry
+    saved: list[str] = []  # values from the entry
 
     def translate_entry(text: str) -> str:
-        while (found := re.search(r"\$entry\(", text)) is not None:
-            inside, behind = split_at_closing(text[found.end():])
+        while (match := re.search(r"\$entry\(", text)) is not None:
+            inside, rest = split_at_closing(text[match.end():])
             value = Specifier("p", "", "", "", probe.parameters, "").translate_expression(inside)
-            kept.extend([value] if value not in kept else [])
-            text = f"{text[:found.start()]}$call.3.{kept.index(value)}{behind}"
+            saved.extend([value] if value not in saved else [])
+            text = f"{text[:match.start()]}$call.3.{saved.index(value)}{rest}"
         text = text.replace("$latency", "(nsecs - $call.0)")
         return probe.translate_expression(text)
 
@@ -158,23 +158,23 @@ def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[s
             for value, kind in zip(wanted, [*kinds, *["u64"] * len(wanted)])]
     if histogram and len(keys) != 1:
         raise UsageError("a histogram is of one value")
-    told = translate_entry(condition) if condition else ""
+    guard = translate_entry(condition) if condition else ""
     update = f"{name} = hist({keys[0]});" if histogram else f"{name}[{', '.join(keys)}] = count();"
-    if not kept and "$latency" not in probe.rest:
-        return [probe.attach_point, _guard_action([*filters, told], update)]
+    if not saved and "$latency" not in probe.rest:
+        return [probe.attach_point, _guard_action([*filters, guard], update)]
     if probe.kind != "r":
         raise UsageError("$entry and $latency are of probes at a function's return: r:")
-    return _paired_clauses(probe, place, kept, _guard_action([*filters, told], update))
+    return _paired_clauses(probe, index, saved, _guard_action([*filters, guard], update))
 
 
-def _paired_clauses(probe: Specifier, place: int, kept: list[str], action: str) -> list[str]:
+def _paired_clauses(probe: Specifier, index: int, saved: list[str], action: str) -> list[str]:
     """The clauses of a return that needs values of the entry, which are ``$call.3``."""
-    maps = f"@depth{place}, @began{place}, @left"
-    values = f", ({', '.join(kept)},)" if kept else ""
+    maps = f"@depth{index}, @began{index}, @left"
+    values = f", ({', '.join(saved)},)" if saved else ""
     return [probe.entry_point, f"{{ enter_call({maps}{values}); }}",
-            probe.attach_point, f"/has_key(@depth{place}, caller())/",
+            probe.attach_point, f"/has_key(@depth{index}, caller())/",
             f"{{ return_call({maps}, $call, {action}); }}",
-            "tracepoint:sched:sched_process_exit", f"/has_key(@depth{place}, caller())/", f"{{ end_calls({maps}); }}"]
+            "tracepoint:sched:sched_process_exit", f"/has_key(@depth{index}, caller())/", f"{{ end_calls({maps}); }}"]
 
 
 def _tell_unfinished(paired: list[str]) -> str:

@@ -190,7 +190,7 @@ def _samples_text(number: int, name: str, samples: Samples) -> str:
              f"samples ({share:.2%} of all CPUs' time)" + (f"; {samples.lost} more were lost" if samples.lost else ""),
              f"{'SAMPLES':>8} {'':>6} {'OFFSET':>8}  INSTRUCTION"]
     before: tuple[int, str] = (0, "")
-    for row in samples.places:
+    for row in samples.instructions:
         if (row.function, row.line) != before:
             if row.function != before[0]:
                 lines.append(f"function {row.function}:")
@@ -199,19 +199,19 @@ def _samples_text(number: int, name: str, samples: Samples) -> str:
             before = (row.function, row.line)
         count = f"{row.samples:8} {row.samples / samples.inside:6.1%}" if row.samples else " " * 15
         lines.append(f"{count} {row.offset:8x}  {row.text}".rstrip())
-    if not any(row.text for row in samples.places):
+    if not any(row.text for row in samples.instructions):
         lines.append("objdump is not installed: the instructions are not shown")
     return "\n".join(lines) + "\n"
 
 
 def _samples_json(number: int, name: str, samples: Samples) -> str:
     from ...output.json import quote_json
-    places = [
+    instructions = [
         f'{{"function": {p.function}, "offset": {p.offset}, "samples": {p.samples}, "line": {quote_json(p.line)}, '
-              f'"instruction": {quote_json(p.text)}}}' for p in samples.places if p.samples]
+              f'"instruction": {quote_json(p.text)}}}' for p in samples.instructions if p.samples]
     return (f'{{"type": "overhead_samples", "data": {{"id": {number}, "name": {quote_json(name)}, "seconds": '
             f'{samples.seconds:.6f}, "samples": {samples.inside}, "of": {samples.total}, "lost": {samples.lost}, '
-            f'"places": [{", ".join(places)}]}}}}\n')
+            f'"places": [{", ".join(instructions)}]}}}}\n')
 
 
 def _measure_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:

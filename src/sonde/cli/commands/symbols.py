@@ -67,7 +67,7 @@ def main(parsed: Parsed) -> int:
     return _drop_symbols(names) if action == "drop" else _list_symbols()
 
 
-SAID = 20  # problems; a pack may have thousands of files
+MOST_PROBLEMS = 20  # problems; a pack may have thousands of files
 
 
 def _say(text: str) -> None:
@@ -81,10 +81,10 @@ def _plural(count: int, what: str = "file") -> str:
 
 def _report_problems(problems: list[str]) -> int:
     from ...output.text import terminal_safe
-    for problem in problems[:SAID]:
+    for problem in problems[:MOST_PROBLEMS]:
         sys.stderr.write(terminal_safe(f"WARNING: {problem}").replace("\n", "\\n") + "\n")
-    if len(problems) > SAID:
-        sys.stderr.write(f"WARNING: and {len(problems) - SAID} more\n")
+    if len(problems) > MOST_PROBLEMS:
+        sys.stderr.write(f"WARNING: and {len(problems) - MOST_PROBLEMS} more\n")
     return 1 if problems else 0
 
 

@@ -69,19 +69,19 @@ def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
     subject = ", ".join(runtime.name for runtime in runtimes)
     unit, form = ("LAT(ms)", "%5llu.%03llu") if "milliseconds" in named else ("LAT(us)", "%9llu")
     pairs = [(runtime, which) for runtime in runtimes for which in runtime.language.collections]
-    clauses = [_collection(runtime, which, place, named) for place, (runtime, which) in enumerate(pairs)]
+    clauses = [_collection(runtime, which, index, named) for index, (runtime, which) in enumerate(pairs)]
     return "".join([  # a thread may end within a collection: the oldest go
         HEAD,
-        *[f"let @began{place} = lruhash(max_keys);\n" for place, clause in enumerate(clauses) if clause],
+        *[f"let @began{index} = lruhash(max_keys);\n" for index, clause in enumerate(clauses) if clause],
         f'table collection {{ "TIME(s)": "%4llu.%06llu"; "{unit}": "{form}"; }}\n',
         *[f'table {name} {{ collection; FREED: "{freed}"; KIND: "%s%s%s"; }}\n' for name, freed in _FREED.items()],
         f'begin {{ printf("Tracing garbage collections ({subject}). Ctrl-C to end.\\n"); heading(collections); }}\n',
         *clauses])
 
 
-def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str, str]) -> str:
+def _collection(runtime: Runtime, which: Collection, index: int, named: dict[str, str]) -> str:
     """The clauses of a collection: its begin is kept until it ends, in a map for each kind of collection."""
-    kept = f"@began{place}"
+    begun = f"@began{index}"
     conditions = [f"$ns >= {number_option(named, 'least') * 1000000}"] if "least" in named else []
     if "filter" in named:
         conditions.append(f"strcontains($was.1, {quote_string(named['filter'])})")
@@ -91,6 +91,6 @@ def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str
              f'{which.pool} == "" ? "" : ":", {which.pool});')
     guarded = f"if ({' && '.join(conditions)}) {{ {shown} }}" if conditions else shown
     key = f"tid, (uint64){which.key}"
-    return runtime.clause([which.begin], f"{kept}[{key}] = (nsecs, {which.kind}, {which.keep});") \
-        + runtime.clause([which.end], f"$was = {kept}[{key}]; $ns = nsecs - $was.0; $kept = $was.2;\n"
-                         f"{guarded}\ndelete({kept}, ({key}));", f"has_key({kept}, ({key}))")
+    return runtime.clause([which.begin], f"{begun}[{key}] = (nsecs, {which.kind}, {which.keep});") \
+        + runtime.clause([which.end], f"$was = {begun}[{key}]; $ns = nsecs - $was.0; $kept = $was.2;\n"
+                         f"{guarded}\ndelete({begun}, ({key}));", f"has_key({begun}, ({key}))")

@@ -73,9 +73,9 @@ ELEMENT = 80        # bytes of the kernel's own besides the key and the value of
 STATE = "/var/lib"
 TASKS = 32          # threads and processes: the session, the exporters', the reader
 # Options of a run that a service takes too; the values of the second are files or folders.
-KEPT = ("flight", "when", "format", "warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature",
+UNIT_OPTIONS = ("flight", "when", "format", "warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature",
         "debuginfod")
-KEPT_PATHS = ("I", "include", "debuginfo", "traceable-functions")
+UNIT_PATHS = ("I", "include", "debuginfo", "traceable-functions")
 
 # Capability -> what it is for, in the order in which they are listed.
 PURPOSES = {
@@ -288,7 +288,7 @@ def _export_arguments(exports: dict[str, str]) -> list[str]:
 
 def _run_arguments(parsed: Parsed) -> list[str]:
     """The arguments of any run: paths made absolute, options before the script."""
-    options = [f"--budget={parsed.get('budget', BUDGET)}", *_kept_options(parsed)]
+    options = [f"--budget={parsed.get('budget', BUDGET)}", *_unit_options(parsed)]
     rest = ["--", *parsed.rest] if parsed.rest else []
     if parsed.has("e") or not parsed.words:
         return [*options, "-e", parsed.get("e"), *parsed.words, *rest]
@@ -303,14 +303,14 @@ def _run_arguments(parsed: Parsed) -> list[str]:
     return [*options, script, *own, *params, *rest]
 
 
-def _kept_options(parsed: Parsed) -> list[str]:
+def _unit_options(parsed: Parsed) -> list[str]:
     """The options of the run, paths made absolute."""
     from ..options import OPTIONS
     words = []
-    for row in [row for row in OPTIONS if parsed.has(row.key) and row.key in KEPT + KEPT_PATHS]:
+    for row in [row for row in OPTIONS if parsed.has(row.key) and row.key in UNIT_OPTIONS + UNIT_PATHS]:
         name = row.names[-1]
         for text in parsed.lists.get(row.key, [parsed.get(row.key)]):
-            if row.key in KEPT_PATHS:
+            if row.key in UNIT_PATHS:
                 text = ":".join(map(os.path.abspath, text.split(":") if row.key == "debuginfo" else [text]))
             words += [name] if not row.value else [f"{name}={text}"] if name.startswith("--") else [name, text]
     return words

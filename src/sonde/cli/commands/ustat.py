@@ -99,11 +99,11 @@ def _of_this_machine(wanted: list[str]) -> list[Runtime]:
              if any(part in os.path.basename(file.name) for part in _PARTS)}
     same = {(status.st_dev, status.st_ino): file for file in sorted(files, reverse=True)
             if (status := _status(file)) is not None}
-    found = usable_of([runtime for path in sorted(same.values())
+    usable = usable_of([runtime for path in sorted(same.values())
                        for runtime in runtimes_in(path, f"pid != {os.getpid()}")], wanted, _needs)
-    if not found:
+    if not usable:
         raise UsageError(f"no process has static probes of {either(wanted)}", [BUILT])
-    return found
+    return usable
 
 
 def _status(file: str) -> os.stat_result | None:
@@ -115,7 +115,7 @@ def _status(file: str) -> os.stat_result | None:
 
 def script(named: dict[str, str], runtimes: list[Runtime], every: int = 1, blocks: int = 0) -> str:
     """The program for these options and runtimes. What no runtime has a probe for is shown as a dash."""
-    told = ", ".join(dict.fromkeys(runtime.name for runtime in runtimes))
+    names = ", ".join(dict.fromkeys(runtime.name for runtime in runtimes))
     known = [what for what in COLUMNS
              if any(runtime.probes.intersection(_probes(runtime.language)[what]) for runtime in runtimes)]
     width = max(map(len, COLUMNS.values())) + 2
@@ -128,7 +128,7 @@ def script(named: dict[str, str], runtimes: list[Runtime], every: int = 1, block
     return "".join([
         HEAD, "macro value_of(@map, key) { has_key(@map, key) ? (uint64)@map[key] : 0 }\n",
         f'table rates {{ PID: "%-7d"; COMM: "%-16s"; {columns} }}\n',
-        f'begin {{ printf("Tracing runtimes ({told}). Output every {_seconds(every)}.\\n"); }}\n',
+        f'begin {{ printf("Tracing runtimes ({names}). Output every {_seconds(every)}.\\n"); }}\n',
         *[_counts(runtime) for runtime in runtimes], f"""
 interval:s:{every}
 {{

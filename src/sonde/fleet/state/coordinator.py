@@ -95,7 +95,7 @@ class Fleet(FleetState):
         """Have all hosts end and send what they have; after COLLECTING seconds it is over."""
         if self._deadline:
             return
-        self.end_asked, self._deadline = True, monotonic() + COLLECTING + 2 * self._round
+        self.end_requested, self._deadline = True, monotonic() + COLLECTING + 2 * self._round
         self.log.note(STOPPED, time_ns())
         self._pending.clear()
         for member in self.members:

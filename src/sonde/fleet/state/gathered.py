@@ -31,7 +31,7 @@ class FleetState:
         self.started_at = 0     # Unix nanoseconds of the common beginning
         self.now = 0
         self.done = False       # nothing more can come
-        self.end_asked = False  # by us
+        self.end_requested = False  # by us
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +85,7 @@ class FleetState:
     @property
     def is_ending(self) -> bool:
         """Whether the end was asked for, or has come."""
-        return self.end_asked or self.done
+        return self.end_requested or self.done
 
     @property
     def begun(self) -> bool:

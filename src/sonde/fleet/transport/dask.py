@@ -163,8 +163,8 @@ def _connect_client(address: str) -> distributed.Client:
     try:
         from distributed import Client, Security
     except ModuleNotFoundError as error:
-        from ...base.installation import how_to_add
-        raise UsageError(f"--dask needs the Python package {error.name}", [how_to_add("fleet")]) from None
+        from ...base.installation import install_command
+        raise UsageError(f"--dask needs the Python package {error.name}", [install_command("fleet")]) from None
     if address.startswith("tls:") and Security().get_connection_args("client").get("ssl_context") is None:
         raise UsageError(f"the scheduler at {address} has TLS, and Dask's configuration no certificate", [
             "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT, __CLIENT__KEY; or distributed.comm.tls in a file"])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ...base.installation import how_to_add
+from ...base.installation import install_command
 from ...errors import MachineError
 from ...spec import SourceLine, SourceLines, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
@@ -317,7 +317,7 @@ def _open_debug_info(elf: Elf) -> DebugInfo | UserPrototype:
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError:
-        return UserPrototype(problem=MISSING, hints=[how_to_add("dwarf")])
+        return UserPrototype(problem=MISSING, hints=[install_command("dwarf")])
     try:
         with os.fdopen(os.dup(file.descriptor), "rb") as stream:
             return DebugInfo(elf, ELFFile(stream).get_dwarf_info(relocate_dwarf_sections=False))

@@ -28,7 +28,7 @@ LARGEST = 4 << 20     # bytes of a file
 MOST = 4096           # containers of one runtime that are looked through for a name
 LONGEST = 253         # characters of a plausible name, as in DNS
 AGAIN = 0.2           # s until something that was missing is looked for again
-_KEPT = 2 << 20       # bytes of what is remembered
+_CACHE_BYTES = 2 << 20       # bytes of what is remembered
 _DOCKER = "var/lib/docker/containers"
 _TASKS = ("run/containerd/io.containerd.runtime.v2.task", "run/k3s/containerd/io.containerd.runtime.v2.task")
 _STORAGE = ("var/lib/containers/storage", "run/containers/storage")
@@ -50,7 +50,7 @@ class ContainerFiles:
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
-        self._known: Cache[str, ContainerDescription] = Cache(_KEPT)
+        self._known: Cache[str, ContainerDescription] = Cache(_CACHE_BYTES)
         self._lists: dict[str, tuple[tuple[int, int, int] | None, dict[str, JsonObject]]] = {}
         self._missing: dict[str, float] = {}  # ids that had no file, and when
         self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers gave it

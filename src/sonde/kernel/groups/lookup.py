@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_KEPT = 2 << 20
+_CACHE_BYTES = 2 << 20
 _NOTHING = ContainerDescription()
 
 
@@ -42,7 +42,7 @@ class Groups:
     def __init__(self, cgroups: Cgroups | None = None, files: ContainerFiles | None = None) -> None:
         self._cgroups = cgroups or Cgroups()
         self._files = files or ContainerFiles()
-        self._places: Cache[int, GroupIdentity] = Cache(_KEPT)
+        self._identities: Cache[int, GroupIdentity] = Cache(_CACHE_BYTES)
         self.catch_up: Callable[[], object] = int  # is called before an unknown group is looked for
 
     def learn(self, group: int, path: str) -> None:
@@ -65,18 +65,18 @@ class Groups:
 
     def identity_of(self, group: int) -> GroupIdentity | None:
         """What is known about a group now; None if it was never seen."""
-        known = self._places.get(group)
+        known = self._identities.get(group)
         if known is None:
             path = self._path_of(group)
             if path is None:
                 return None
             known = GroupIdentity(path, read_cgroup_path(path), None)
-            self._places.put(group, known, 700 + 2 * len(path))
+            self._identities.put(group, known, 700 + 2 * len(path))
         if known.described is None and known.belongs.container:
             description = self._files.describe(known.belongs.container)
             if description is not None:
                 known = GroupIdentity(known.path, known.belongs, description)
-                self._places.put(group, known, 1000 + 2 * len(known.path))
+                self._identities.put(group, known, 1000 + 2 * len(known.path))
         return known
 
     def _path_of(self, group: int) -> str | None:

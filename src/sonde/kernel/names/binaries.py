@@ -71,15 +71,15 @@ def _as_mapped(paths: list[str], pid: int, root: str, named: bool) -> list[str]:
 
 
 def _say_once(message: str) -> None:
-    if message not in _said:
-        if len(_said) >= _MOST_SAID:
-            _said.clear()
-        _said.add(message)
+    if message not in _shown:
+        if len(_shown) >= _MOST_SHOWN:
+            _shown.clear()
+        _shown.add(message)
         show_notice(message)
 
 
-_said: set[str] = set()
-_MOST_SAID = 256
+_shown: set[str] = set()
+_MOST_SHOWN = 256
 
 
 def _expand_glob(pattern: str, pid: int, root: str) -> list[str]:

@@ -71,8 +71,8 @@ class KernelSymbols:
 
     def _find_name(self, name: str) -> int:
         """The offset of a symbol's name in the text, less one; -1 if it is not there."""
-        places = (self._kallsyms_text().find(b" " + name.encode() + end) for end in (b"\n", b"\t"))
-        return next((at for at in places if at >= 0), -1)
+        offsets = (self._kallsyms_text().find(b" " + name.encode() + end) for end in (b"\n", b"\t"))
+        return next((at for at in offsets if at >= 0), -1)
 
     def lookup(self, address: int) -> KernelSymbol | None:
         """The symbol that contains an address; None if it is not the kernel's."""

@@ -39,15 +39,15 @@ class Variables(Record):
 def find_variables(btf: Btf) -> Variables | None:
     """The variables; None if this kernel keeps them some other way."""
     names = this_arch().current_task
-    places = _percpu_offsets(btf, (*names, "runqueues"))
+    offsets = _percpu_offsets(btf, (*names, "runqueues"))
     entity, queue, owner = [_member_offset(btf, name, member) for name, member in _WALK]
     cast, number = btf.find_id("bpf_rdonly_cast", codec.FUNC), btf.find_id("timespec64", codec.STRUCT)
-    current = next((places[name] + _offset_inside(btf, name) for name in names if name in places), None)
-    if entity is None or queue is None or owner is None or current is None or "runqueues" not in places \
+    current = next((offsets[name] + _offset_inside(btf, name) for name in names if name in offsets), None)
+    if entity is None or queue is None or owner is None or current is None or "runqueues" not in offsets \
             or not cast or not number:
         return None
     return Variables(cast, btf.find_id("task_struct", codec.STRUCT), number, entity + queue, owner,
-                     current - places["runqueues"])
+                     current - offsets["runqueues"])
 
 
 def _member_offset(btf: Btf, struct: str, member: str) -> int | None:

@@ -77,11 +77,11 @@ class Listener:
                 connection, _ = self._socket.accept()
             except (BlockingIOError, ConnectionError):
                 return
-            asked = _read_request(connection)
-            if asked is None:
+            request = _read_request(connection)
+            if request is None:
                 connection.close()
             else:
-                yield asked
+                yield request
 
     def close(self) -> None:
         """Remove the socket."""

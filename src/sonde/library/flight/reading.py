@@ -146,7 +146,7 @@ class TraceFlight:
         self._trace = trace
         self._window = window
         self._made = 0
-        self._asked: deque[str] = deque()  # by the script; not answered yet
+        self._requested: deque[str] = deque()  # by the script; not answered yet
         self._last: list[Event] = []       # what ``end`` has sent
         self._rests = False                # dump() waits for permission to ask again
         self._armed_at = 0.0               # monotonic: when it may
@@ -180,7 +180,7 @@ class TraceFlight:
         for record in records:
             why = carry_out(self._trace, record)
             if why is not None:
-                self._asked.append(why)
+                self._requested.append(why)
                 self._rests, self._armed_at = True, time.monotonic() + PAUSE
 
     def drain(self) -> None:
@@ -188,7 +188,7 @@ class TraceFlight:
         trace = self._trace
         for event in trace.decode_records(trace.drain_records()):
             if event.kind == "dump":
-                self._asked.append(trace.spec.sites[event.site].data["why"])
+                self._requested.append(trace.spec.sites[event.site].data["why"])
             else:
                 self._last.append(event)
 
@@ -209,15 +209,15 @@ class TraceFlight:
         """The dump that the script requests within this many seconds, and whether it may request more."""
         session = self._trace.session
         loop = RunLoop(self._trace, timeout)
-        while not self._asked and not session.done:
+        while not self._requested and not session.done:
             self._arm()
             is_last = loop.is_over()
             self._listen(loop.shorten(max(self._armed_at - time.monotonic(), 0.001) if self._rests else None))
-            if is_last and not self._asked and not session.done:
+            if is_last and not self._requested and not session.done:
                 return None, True
-        if not self._asked:
+        if not self._requested:
             return None, False
-        return self._make(self._asked.popleft(), "dump()"), True
+        return self._make(self._requested.popleft(), "dump()"), True
 
     def follow(self, timeout: float | None) -> Dumps:
         """The dumps that the script requests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...base.installation import how_to_add
+from ...base.installation import install_command
 from ...base.tty import can_draw_on
 from ...errors import SondeError, UsageError
 
@@ -22,7 +22,7 @@ def require_screen(instead: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UsageError(f"sonde top needs the Python package {error.name}", [how_to_add("ui")]) from None
+        raise UsageError(f"sonde top needs the Python package {error.name}", [install_command("ui")]) from None
 
 
 def run_app_beside(app: TopApp, name: str, work: Callable[[], object], request_end: Callable[[], object]) -> None:

@@ -147,7 +147,7 @@ class TopApp(App[None]):
         self._names: list[str] = []
         self._rows: list[LiveRow] = []
         self._columns: tuple[tuple[str, int], ...] = ()  # heading and width of each
-        self._places: list[int] = []  # of the columns that are shown, among the table's
+        self._shown_columns: list[int] = []  # of the columns that are shown, among the table's
         self._has_side = True
         self._over = False
         self.leaving = False
@@ -272,15 +272,15 @@ class TopApp(App[None]):
         if left_out and sparks:  # the numbers before the picture
             fitted, over = fit_columns(widths, texts, room, {0, sorted_by}), 0
             left_out = [*[head for head, width in zip(heads, fitted) if not width], "over time"]
-        self._places = [index for index, width in enumerate(fitted) if width]
-        columns = ((name, 0), *[(heads[index], fitted[index]) for index in self._places],
+        self._shown_columns = [index for index, width in enumerate(fitted) if width]
+        columns = ((name, 0), *[(heads[index], fitted[index]) for index in self._shown_columns],
                    *([("over time", max(over, len("over time")))] if over else []))
         widget.clear(columns=columns != self._columns)
         for index, (head, width) in enumerate(columns[1:] if columns != self._columns else ()):
             widget.add_column(Text(shorten_cell(head, width)), key=str(index), width=width)
         self._columns = columns
         for row in rows:
-            cells = [_table_cell(row.cells[index], fitted[index]) for index in self._places]
+            cells = [_table_cell(row.cells[index], fitted[index]) for index in self._shown_columns]
             widget.add_row(*cells, *([Text(draw_sparkline(row.spark, over), style="cyan")] if over else []))
         return left_out
 
@@ -353,7 +353,7 @@ class TopApp(App[None]):
         table = self._shown_table()
         if table is not None:
             column, _ = self._sort.get(table.name, (-1, True))
-            following = next((index for index in self._places if index > column), -1)
+            following = next((index for index in self._shown_columns if index > column), -1)
             self._sort[table.name] = (following, True)
             await self._draw_all()
 
@@ -369,8 +369,8 @@ class TopApp(App[None]):
 
     async def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         table = self._shown_table()
-        if table is not None and event.column_index < len(self._places):
-            index = self._places[event.column_index]
+        if table is not None and event.column_index < len(self._shown_columns):
+            index = self._shown_columns[event.column_index]
             column, down = self._sort.get(table.name, (-1, True))
             self._sort[table.name] = (index, not down if column == index else True)
             await self._draw_all()

@@ -170,9 +170,9 @@ class Showing:
         if self._view is not None and self._printer is not None:
             if unplaced := self._printer.unplaced_lines:
                 lines = "1 line is no row" if unplaced == 1 else f"{unplaced} lines are no rows"
-                said = f"{lines} of the table: printed as text"
-                self.text.write_note(f"WARNING: {said}")
-                run.lost.append(said)
+                message = f"{lines} of the table: printed as text"
+                self.text.write_note(f"WARNING: {message}")
+                run.lost.append(message)
             self._view.run = run
             self._view.finish()
             if self._view.left_out:

@@ -48,17 +48,17 @@ class CsvView(Base):
         tables = len({site.table for site in self.spec.sites if site.table and site.fields}) or bool(lines)
         self._several = len(self._events) + len(self._maps) + tables > 1
         self._writer = csv.writer(self, lineterminator="\n")
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         if not lines or self._declared:
             self.heading(())
 
     def heading(self, names: Sequence[str], table: str = "") -> None:
-        if self._places and (table and self._declared or set(names) <= self._places.keys()):
+        if self._positions and (table and self._declared or set(names) <= self._positions.keys()):
             return
         tables: list[Iterable[str]] = [*[keys for keys, _ in self._maps.values()], self._declared, names,
                                        *self._events.values(), *[values for _, values in self._maps.values()]]
         columns = dict.fromkeys(column for table in tables for column in table)
-        self._places = {column: i for i, column in enumerate(columns)}
+        self._positions = {column: i for i, column in enumerate(columns)}
         self._writer.writerow([*(["time"] if self._timed else []), *(["table"] if self._several else []), *columns])
 
     def row(self, cells: Sequence[RowCell], time: int, probe: str, table: str = "") -> None:
@@ -96,9 +96,9 @@ class CsvView(Base):
         self.write(self.run_comment())
 
     def _write_row(self, time: int, table: str, columns: Iterable[str], cells: Sequence[CellValue]) -> None:
-        row: list[CellValue] = [""] * len(self._places)
+        row: list[CellValue] = [""] * len(self._positions)
         for column, value in zip(columns, cells):
-            row[self._places[column]] = value
+            row[self._positions[column]] = value
         lead = [iso_timestamp(self.context.wall_clock(time, "boot"))] if self._timed else []
         self._writer.writerow([*lead, *([table] if self._several else []), *row])
 

@@ -107,13 +107,13 @@ def _draw_head(title: str, can_invert: bool) -> Iterator[str]:
 
 def _draw_legend(kinds: set[str], by_kind: bool) -> Iterator[str]:
     """What the colours mean, of those that there are."""
-    looks = {f'class="{kind}{SHADES // 2}"': said for kind, said in _LEGEND.items() if kind in kinds} if by_kind \
+    looks = {f'class="{kind}{SHADES // 2}"': meaning for kind, meaning in _LEGEND.items() if kind in kinds} if by_kind \
         else _CHANGES if kinds else {}
     x = MARGIN
-    for look, said in looks.items():
+    for look, meaning in looks.items():
         yield (f'<rect {look} x="{x}" y="35" width="10" height="10" rx="1.5"/>'
-               f'<text class="soft legend" x="{x + 14}" y="44" font-size="11">{said}</text>\n')
-        x += 28 + round(len(said) * 11 * svg.CHARACTER)
+               f'<text class="soft legend" x="{x + 14}" y="44" font-size="11">{meaning}</text>\n')
+        x += 28 + round(len(meaning) * 11 * svg.CHARACTER)
 
 
 Box = tuple[int, int, FlameNode, str]  # depth, weight to its left, node, kind

@@ -97,8 +97,8 @@ def _draw_column(heat: Heat, index: int, step: float) -> str:
              f": {heat.say_cell(count)}{shares[row]}</title></rect>"
              for row, count in enumerate(column.counts) if depths[row]]
     counts = " ".join(["-" if count is None else str(count) for count in column.counts])
-    said = svg.escape_markup("|".join(map(heat.say_cell, column.counts)))
-    return (f'<g class="column" data-said="{said}" data-time="{when}" data-counts="{counts}" '
+    texts = svg.escape_markup("|".join(map(heat.say_cell, column.counts)))
+    return (f'<g class="column" data-said="{texts}" data-time="{when}" data-counts="{counts}" '
             f'data-percentiles="{heat.percentiles(column.counts)}">'
             f'<rect class="all" x="{x}" y="{TOP}" width="{width}" height="{ROW * len(heat.rows)}"/>{"".join(cells)}'
             "</g>\n")

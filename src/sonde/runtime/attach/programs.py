@@ -194,15 +194,15 @@ def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Span]]) -> 
 
     if not lines and len(spec.functions) < 2:
         return None, b"", b""
-    places: list[Line] = []
+    entries: list[Line] = []
     texts: dict[tuple[str, int], str] = {}
     for index, span in lines:
         number, column = span.source.line_and_column(span.start)
         key = span.source.name, number
         if key not in texts:
             texts[key] = span.source.line_text(number)[:_LONGEST_LINE]
-        places.append((index, span.source.name, texts[key], number, column))
-    blob, func_info, line_info = build_program_btf(spec.name, places, spec.functions)
+        entries.append((index, span.source.name, texts[key], number, column))
+    blob, func_info, line_info = build_program_btf(spec.name, entries, spec.functions)
     try:
         return syscalls.btf_load(blob), func_info, line_info
     except (SyscallError, PrivilegeError):

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class FlightMemory:
-    """``beginning`` is what ``begin`` has sent there, ``begun`` the boot clock when it had ended. ``dump_asked``:
+    """``beginning`` is what ``begin`` has sent there, ``begun`` the boot clock when it had ended. ``dump_requested``:
     somebody wants to see what it holds (SIGUSR2)."""
 
     def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map], state: State) -> None:
         self._reader = FlightReader(spec, maps)
         self._state = state
-        self.dump_asked = False
+        self.dump_requested = False
         self.beginning: list[Records] = []
         self.begun = 0
 
@@ -41,11 +41,11 @@ class FlightMemory:
 
     def take_held_dumps(self) -> int:
         """Allow the script to request a dump again; returns how often dump() was called meanwhile."""
-        if not self._state.has_global("dump_asked"):
+        if not self._state.has_global("dump_requested"):
             return 0
         held = self._state.read_global("dumps_held")
         self._state.write_global("dumps_held", 0)
-        self._state.write_global("dump_asked", 0)
+        self._state.write_global("dump_requested", 0)
         return held
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class FullMaps:
         for index, site in enumerate(spec.errors):
             if site.kind == "map_full" and site.map in self._specs:
                 self._sites.setdefault(site.map, []).append(index)
-        self._said: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._next = 0.0
 
     def __bool__(self) -> bool:
@@ -51,8 +51,8 @@ class FullMaps:
         full = []
         for name, sites in self._sites.items():
             count = sum([failures[index] for index in sites])
-            if count and count >= MORE * self._said.get(name, 0):
-                self._said[name] = count
+            if count and count >= MORE * self._reported.get(name, 0):
+                self._reported[name] = count
                 full.append(FullMap(name, self._specs[name].max_entries, count, _remedy(self._specs[name])))
         return full
 

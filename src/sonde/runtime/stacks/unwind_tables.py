@@ -77,17 +77,17 @@ class UnwindTables:
             for soname in sonames:
                 if soname not in seen:
                     seen.add(soname)
-                    places = [path for folder in folders if files.is_elf(path := f"{folder}/{soname}")]
-                    waiting += (places or find_binaries(soname))[:1]
+                    paths = [path for folder in folders if files.is_elf(path := f"{folder}/{soname}")]
+                    waiting += (paths or find_binaries(soname))[:1]
 
     def prepare_file(self, path: str) -> ElfFile | None:
         """Store the table of a file; None if it cannot be read."""
-        file, said = self._begin_file(path), False
+        file, announced = self._begin_file(path), False
         while self._reading is not None:
             self._read_part()
             self._meanwhile()
-            if self._taken > LOOK and not said:
-                said = True
+            if self._taken > LOOK and not announced:
+                announced = True
                 show_notice(f"Reading how to unwind {path}, before anything is attached; it is kept for the next time")
         return file
 

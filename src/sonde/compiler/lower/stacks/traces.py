@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....base.words import to_signed
-from ....layouts.shared_maps import FOUND_OUT
+from ....layouts.shared_maps import DISCOVERED
 from ....semantics.world import World
 from ....types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from ... import helpers as h
@@ -200,7 +200,7 @@ def _callback_of_class(lo: Lower, event: str) -> Reg | None:
         return None
     b = lo.b
     address, unread, read = b.function.reg("callback"), b.block("unread", cold=True), b.block("callback")
-    word = lo.unit.global_word(f"{FOUND_OUT}callback of {event}")
+    word = lo.unit.global_word(f"{DISCOVERED}callback of {event}")
     b.set(address, b.load(word, 0))
     b.branch("jne", address, 0, read, unread)
     b.start(unread)
