@@ -263,6 +263,9 @@ ERRORS: dict[str, tuple[str, str]] = {
     "missing-probe": ("There is no such probe on this kernel.", "tracepoint:sched:none { }"),
     "harmful-return": ("The kernel's return probe replaces a return address that something else reads, which could end "
                        "the traced program: probe the function's entry, or a static probe.", ""),
+    "indirect-function": ("The function is an indirect one (IFUNC), whose code is chosen when its file is loaded, and that "
+                          "code is not known, or is where there can be no probe.", ""),
+    "shared-code": ("Another function has the same code, so that the probe sees its calls too.", ""),
     "inside-function": ("A return probe is inside a function: the return address is on the stack only where a function begins.", ""),
     "sample-rate": ("The kernel limits sampling to a lower rate, and does not count the samples that it skips.", ""),
     "mid-instruction": ("A breakpoint at this offset would overwrite the middle of an instruction and crash the program.", ""),

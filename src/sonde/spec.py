@@ -44,6 +44,19 @@ class UserFunction(Record):
     size: int
 
 
+class Implementation(Record):
+    """The code of an indirect function (IFUNC), which the loader chooses when it loads the file.
+
+    ``offsets`` are where that is in the file: one, or all that it may be. ``others`` are functions that have the same
+    code. ``problem`` says why it is not known, or not there.
+    """
+
+    offsets: list[int] = []
+    others: list[str] = []
+    problem: str = ""
+    hints: list[str] = []
+
+
 class UsdtArgument(Record):
     """Where an argument of a static probe is. Registers are offsets in struct pt_regs.
 

@@ -16,13 +16,14 @@ from typing import Any
 
 from sonde.errors import MachineError
 from sonde.kernel import notices
-from sonde.kernel.foreign import files, reader
+from sonde.kernel.foreign import files, readable_names, reader
 from sonde.kernel.names.user_symbols import symbol_in
 
 BASE, TEXT = 0x401000, 0x1000
 QUESTIONS = {
     "symbol": lambda path: symbol_in(files.open_elf(path), TEXT + 4, path).name,
-    "name": lambda path: (files.demangle([symbol_in(files.open_elf(path), TEXT + 4, path).name], path) or [""])[0],
+    "name": lambda path: (readable_names.demangle([symbol_in(files.open_elf(path), TEXT + 4, path).name],
+                                                  path) or [""])[0],
     "functions": lambda path: len(files.open_elf(path).functions()),
     "object": lambda path: files.open_elf(path).find_object("nosuch"),
     "rows": lambda path: (files.open_elf(path).unwind_rows(0) or (b"", 0))[1] == 0,

@@ -15,7 +15,7 @@ from sonde.semantics.script_options import Options
 from sonde.semantics.typed import CheckedScript
 from sonde.semantics.world import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from sonde.source import Source
-from sonde.spec import Inlined, SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
+from sonde.spec import Implementation, Inlined, SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
 from sonde.types import (
     INT8,
     INT32,
@@ -213,6 +213,9 @@ class FakeWorld:
     def user_functions(self, path: str) -> list[UserFunction]:
         return [UserFunction("main", 0x1100, 0x100, 32), UserFunction("work", 0x1200, 0x200, 64),
                 UserFunction("work_alias", 0x1200, 0x200, 64)]
+
+    def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
+        return {}
 
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         return (0x4000, 4) if symbol == "counter" else None

@@ -42,6 +42,19 @@ def address_of_function(name: str) -> int:
     return address
 
 
+def addresses_of_functions(library: str, names: list[str]) -> dict[str, int]:
+    """Where the loader says that functions of a library are in this process, which gets it if it has not: its path, or
+    its soname. OSError if there is no such library; names that it does not have are left out."""
+    handle = _ctypes.dlopen(library, 0)
+    addresses: dict[str, int] = {}
+    for name in names:
+        try:
+            addresses[name] = _ctypes.dlsym(handle, name)
+        except OSError:
+            continue
+    return addresses
+
+
 system_call: Any = _Function(address_of_function("syscall"))  # syscall(2), with a number and six arguments
 system_call.argtypes = [Long] * 7
 last_error = _ctypes.get_errno  # of the last system_call()

@@ -27,6 +27,7 @@ from .finder import (
     split_offset,
 )
 from .go_names import spellings, without_types
+from .indirect import with_their_code
 from .returns import leave_out_harmful
 from .world import Inlined, UserFunction, World
 
@@ -147,10 +148,10 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
     symbol, offset = split
     functions = finder.world.user_functions(path)
     matches = pattern_matcher(symbol)
-    chosen = _once_per_place([f for f in functions if matches(f.name) or
-                              "[...]" in symbol and matches(without_types(f.name))])
+    named = [f for f in functions if matches(f.name) or "[...]" in symbol and matches(without_types(f.name))]
+    chosen = _once_per_place(with_their_code(finder, point, path, named, is_pattern(symbol)))
     if not chosen:
-        if not alone:
+        if not alone or named:
             return []
         if copies := None if is_pattern(symbol) else finder.world.inlined_copies(path, symbol):
             return _report_inlined(finder, point, kind, path, symbol, copies)
@@ -263,15 +264,17 @@ def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, t
               if matches(_without_spaces(name if whole else function_name(name)))}
     if not chosen:
         chosen = {f.offset: (f, f.name) for f in functions if matches(f.name)}  # the function of another language
-    if not chosen:
-        if not alone:
+    named = [f for f, _ in reversed(chosen.values())]
+    coded = _once_per_place(with_their_code(finder, point, path, named, is_pattern(text)))
+    if not coded:
+        if not alone or named:
             return []
         if copies := None if is_pattern(text) else finder.world.inlined_copies(path, function_name(text)):
             return _report_inlined(finder, point, kind, path, text, copies)
         known = sorted({name if whole else function_name(name) for _, name in pairs})
         near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:cpp:", text, known)
         return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]), wild=True)
-    matching = [(f, f"cpp:{f.name}") for f, _ in reversed(chosen.values())]
+    matching = [(f, f"cpp:{f.name}") for f in coded]
     if not is_pattern(text):
         _warn_of_copies(finder, point, kind, path, function_name(text) if len(matching) > 1 else matching[0][0].name)
     return _attach_functions(finder, point, kind, path, matching, 0, len(matching) > 1)

@@ -8,6 +8,7 @@ an exception.
 from __future__ import annotations
 
 from ..base.fast_stdlib import Protocol
+from ..spec import Implementation as Implementation
 from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
 from ..spec import SourceLines as SourceLines
@@ -112,6 +113,10 @@ class World(Protocol):
 
     def user_functions(self, path: str) -> list[UserFunction]:
         """Functions of an ELF file, from .symtab, .dynsym and debug files."""
+
+    def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
+        """The code of those among the functions of these names that are indirect (IFUNC), by the offset of each, which
+        is that of its resolver; ``pid``: as a process has chosen it."""
 
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         """(virtual address, size) of a data or function symbol of an ELF file."""

@@ -53,6 +53,10 @@ def file(tmp_path: Path) -> files.ElfFile:
     return files.open_elf(str(tmp_path / "prog"))
 
 
+def test_indirect_functions(file: files.ElfFile) -> None:
+    assert file.indirect_functions() == [("resolver", 0x401080)]
+
+
 def test_functions(file: files.ElfFile) -> None:
     assert [(f.name, f.address, f.offset, f.size) for f in file.functions()] == [
         ("_start_alias", 0x401000, 0x1000, 0x20), ("start", 0x401000, 0x1000, 0x20), ("asm", 0x401040, 0x1040, 0),

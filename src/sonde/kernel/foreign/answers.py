@@ -10,7 +10,7 @@ from ...layouts.cpython import DEBUG_OFFSETS
 from ...types import StructField
 from ..names.symbol_file import ORIGIN
 from . import demangle as mangled
-from . import ld_cache, return_hazards, usdt
+from . import indirect, ld_cache, return_hazards, usdt
 from .archive import find_member, list_members
 from .dwarf_numbers import DamagedTablesError
 from .eh_frame import MOST_RULES, UnwindTable
@@ -67,6 +67,14 @@ def functions(subject: Subject, first: int) -> Json:
     return subject.elf.functions().function_page(first, subject.elf.address_to_offset)
 
 
+def indirect_functions(subject: Subject) -> Json:
+    return subject.elf.indirect_functions()
+
+
+def indirect_slots(subject: Subject, names: list[str]) -> Json:
+    return indirect.indirect_slots(subject.elf, names)
+
+
 def origin(subject: Subject) -> Json:
     section = subject.elf.find_section(ORIGIN)
     text = subject.elf.read(section.offset, min(section.size, 4096)) if section is not None else b""
@@ -97,6 +105,17 @@ def jit_around(subject: Subject, address: int) -> Json:
     if subject.jit is None:
         subject.jit = JitMapTable(subject.read)
     return subject.jit.functions.functions_around(address)
+
+
+def memory_words(subject: Subject, addresses: list[int]) -> Json:
+    return [_word_of_memory(subject, address) for address in addresses]
+
+
+def _word_of_memory(subject: Subject, address: int) -> int:
+    try:
+        return int.from_bytes(subject.read(address, 8), byteorder)
+    except (OSError, OverflowError):
+        return 0
 
 
 def static_probes(subject: Subject) -> Json:

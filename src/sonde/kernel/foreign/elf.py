@@ -1,4 +1,4 @@
-"""ELF64 files: functions, data symbols, sections, and file offset ↔ virtual address.
+"""ELF files: functions, data symbols, sections, and file offset ↔ virtual address.
 
 Only what tracing needs. Symbols come from .symtab and .dynsym; where a file has been stripped, from its separate
 debug file, or from the compressed small symbol table in .gnu_debugdata. Everything in a file may be forged, so
@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from sys import byteorder
 
 from ...base.fast_stdlib import cached_property
 from ...base.record import Record
 from ...errors import MachineError
+from .elf_forms import FORMS, Table
 from .symbol_table import NAME, Functions, TooLargeError, function_in
 
 ET_EXEC = 2
@@ -23,11 +25,6 @@ STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC = 0, 1, 2, 10
 NT_GNU_BUILD_ID = 3
 DT_NEEDED, DT_RPATH, DT_RUNPATH = 1, 15, 29
 
-_HEADER = struct.Struct("=16xHHIQQQIHHHHHH")
-_SEGMENT = struct.Struct("=IIQQQQQQ")
-_SECTION = struct.Struct("=IIQQQQIIQQ")
-_SYMBOL = struct.Struct("=IBBHQQ")
-_DYNAMIC = struct.Struct("=qQ")
 _NOTE = struct.Struct("=III")
 _FUNCTIONS = frozenset((STT_FUNC, STT_GNU_IFUNC))
 _OBJECTS = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
@@ -82,10 +79,12 @@ class Elf:
         ident = self.read(0, 16)
         if ident[:4] != b"\x7fELF":
             raise MachineError("not an ELF file")
-        if ident[4:6] != (b"\2\1" if struct.pack("=H", 1)[0] else b"\2\2"):
+        form = FORMS.get(ident[4]) if len(ident) == 16 else None
+        if form is None or form.word != 8 or ident[5] != (1 if byteorder == "little" else 2):
             raise MachineError("only 64-bit ELF files of this machine's byte order can be traced")
+        self.form = form
         kind, machine, _, _, segments, sections, _, _, _, segment_count, _, section_count, names = (
-            self._read_rows(_HEADER, 0, 1)[0])
+            self._read_rows(form.header, 0, 1)[0])
         self.type = kind
         self.machine = machine
         self.segments = self._read_segments(segments, segment_count)
@@ -93,6 +92,7 @@ class Elf:
         self._loads = [(s.address, s.address + s.file_size, start + s.offset)
                        for s in self.segments if s.type == PT_LOAD]
         self._functions: Functions | None = None
+        self._indirect: list[tuple[int, int]] = []  # (address, index of its name) of the resolvers among them
 
     # the format
 
@@ -109,22 +109,23 @@ class Elf:
         except OSError as error:
             raise MachineError(f"{error.strerror}") from None
 
-    def _read_rows(self, layout: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
-        data = self.read(at, layout.size * count)
-        if len(data) != layout.size * count:
+    def _read_rows(self, table: Table, at: int, count: int) -> list[tuple[int, ...]]:
+        data = self.read(at, table.size * count)
+        if len(data) != table.size * count:
             raise MachineError("truncated or damaged ELF file")
-        return list(layout.iter_unpack(data))
+        return list(table.unpack_rows(data))
 
     def _read_segments(self, at: int, count: int) -> list[Segment]:
         if count > MOST_SEGMENTS:
             raise TooLargeError(f"it has {count} program headers; no program that runs has more than {MOST_SEGMENTS}")
+        rows = self._read_rows(self.form.segment, at, count)
         return [Segment(kind, flags, offset, address, file_size, memory_size)
-                for kind, flags, offset, address, _, file_size, memory_size, _ in self._read_rows(_SEGMENT, at, count)]
+                for kind, flags, offset, address, _, file_size, memory_size, _ in rows]
 
     def _read_sections(self, at: int, count: int, names: int) -> list[Section]:
         if not at:
             return []  # its section headers have been stripped
-        rows = self._read_rows(_SECTION, at, count)
+        rows = self._read_rows(self.form.section, at, count)
         strings = self.read(rows[names][4], min(rows[names][5], SECTION_NAME * count)) if names < len(rows) else b""
         return [Section(strings[r[0]:r[0] + SECTION_NAME].partition(b"\0")[0].decode("latin-1"), r[1], r[3], r[4],
                         0 if r[1] == SHT_NOBITS else r[5], r[6], r[9]) for r in rows]
@@ -166,7 +167,7 @@ class Elf:
         """(tag, value) of each row of .dynamic; [] if the file has none."""
         dynamic = self.find_section(".dynamic")
         data = self.read(dynamic.offset, min(dynamic.size, MOST_DYNAMIC)) if dynamic is not None else b""
-        return list(_DYNAMIC.iter_unpack(data[:len(data) // _DYNAMIC.size * _DYNAMIC.size]))
+        return [(tag, value) for tag, value in self.form.dynamic.unpack_rows(data)]
 
     def dynamic_texts(self, *tags: int) -> list[str]:
         """The strings that rows of .dynamic name."""
@@ -211,9 +212,11 @@ class Elf:
                 for table, strings in file._symbol_tables():
                     sources.append(Strings(file, strings))
                     base = len(sources) - 1 << 32
-                    for name, _, value, size in file._read_symbols(table, _FUNCTIONS):
+                    for name, kind, value, size in file._read_symbols(table, _FUNCTIONS):
                         if self.address_to_offset(value) is not None:
                             functions.add(value, size, base | name)
+                            if kind == STT_GNU_IFUNC:
+                                self._indirect.append((value, base | name))
             self._add_other_functions(functions, sources)
             functions.sort_by_address()
             self._functions = functions
@@ -221,6 +224,12 @@ class Elf:
 
     def _add_other_functions(self, functions: Functions, sources: list[Strings]) -> None:
         """Add functions that are in no table of symbols; their names are in one more of the sources."""
+
+    def indirect_functions(self) -> list[tuple[str, int]]:
+        """(name, address of its resolver) of each function whose code is chosen when the file is loaded (gABI's
+        STT_GNU_IFUNC), in order of address."""
+        names = self.functions().name_of
+        return sorted({(names(text), address) for address, text in self._indirect}, key=lambda row: (row[1], row[0]))
 
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function that contains a virtual address."""
@@ -251,12 +260,23 @@ class Elf:
 
     def _read_symbols(self, table: Section, kinds: frozenset[int]) -> Iterator[tuple[int, int, int, int]]:
         """(offset of its name, kind, address, size) of defined symbols of some kinds; the same one may come twice."""
-        portion = 24 << 15
-        for at in range(0, table.size, portion):
-            data = self.read(table.offset + at, min(portion, table.size - at))
-            for name, info, _, section, value, size in _SYMBOL.iter_unpack(data[:len(data) // 24 * 24]):
-                if info & 0xF in kinds and section and value and name:
-                    yield name, info & 0xF, value, size
+        for name, info, _, section, value, size in self.read_table(table, self.form.symbol):
+            if info & 0xF in kinds and section and value and name:
+                yield name, info & 0xF, value, size
+
+    def undefined_symbols(self, table: Section, names: frozenset[str]) -> dict[int, str]:
+        """The symbols of these names that a table has but the file lacks, by their numbers."""
+        strings = Strings(self, self.sections[table.link]) if table.link < len(self.sections) else None
+        texts = {at: name for name in names for at in strings.find_name(name)} if strings is not None else {}
+        return {index: texts[name] for index, (name, _, _, section, _, _)
+                in enumerate(self.read_table(table, self.form.symbol)) if not section and name in texts}
+
+    def read_table(self, section: Section, table: Table) -> Iterator[tuple[int, ...]]:
+        """The rows of a section, which is read in portions."""
+        portion = table.size << 15
+        for at in range(0, section.size, portion):
+            data = self.read(section.offset + at, min(portion, section.size - at))
+            yield from table.unpack_rows(data)
             if len(data) < portion:
                 return
 

@@ -25,7 +25,7 @@ from ...types import Struct, StructField, Type
 from .. import places
 from ..names import symbol_store
 from ..notices import show_notice
-from . import reader
+from . import readable_names, reader
 from .opening import Stamp, name_member, open_regular, read_start, split_member, stamp_of_file, stamp_of_path
 from .questions import QUESTIONS
 from .reader import ReaderError
@@ -43,7 +43,6 @@ MOST_ENTRIES = 1 << 24  # of an .eh_frame
 OPEN = 48             # files whose descriptors are kept; others are reopened when needed
 MOST_FUNCTIONS = 250_000  # of a file, when all of them are wanted
 MOST_NAMES = 32 << 20     # characters of their names
-MANY_NAMES = 256      # names that are demangled at a time
 
 
 class FrameRow(Record):
@@ -196,6 +195,7 @@ class ElfFile(ForeignFile):
         if self._debug is None and not self._has_symbols:
             self._debug = self._open_stored(symbol_store.open_debug_file, symbol_store.open_symbols)
         self._functions: list[UserFunction] | None = None
+        self._indirect: list[tuple[str, int]] | None = None
         self.hazards: tuple[str, dict[int, str]] | None = None  # see kernel.names.returns
 
     @property
@@ -226,6 +226,21 @@ class ElfFile(ForeignFile):
         if self._functions is None:
             self._functions = self._read_functions()
         return self._functions
+
+    def indirect_functions(self) -> list[tuple[str, int]]:
+        """(name, address of its resolver) of the functions whose code is chosen when the file is loaded."""
+        if self._indirect is None:
+            self._indirect = [(name, address) for name, address in self.ask_reader("indirect_functions")]
+        return self._indirect
+
+    def indirect_slots(self, names: list[str]) -> list[tuple[int, int, str]]:
+        """Where the loader writes down what it chose: see foreign.indirect."""
+        return [(slot, resolver, name) for slot, resolver, name in self.ask_reader("indirect_slots", names)]
+
+    def load_base(self, offset: int, start: int, end: int) -> int | None:
+        """What the loader added to the file's addresses, by a mapping of it; None if that is of no segment."""
+        return next((start + at - offset - low for low, _, at in self._loads if offset <= at < offset + end - start),
+                    None)
 
     def _read_functions(self) -> list[UserFunction]:
         functions: list[UserFunction] = []
@@ -463,8 +478,6 @@ _contents: Cache[ForeignFile, ForeignFile] = Cache(0, ForeignFile.clear_contents
 _known: Cache[Stamp, ElfFile] = Cache(0, ForeignFile.close)  # whatever the paths
 _stamps: Cache[str, Stamp] = Cache(0)    # by path
 _refused: Cache[Stamp, str] = Cache(0)   # what cannot be read, and why
-_demangled: Cache[str, str] = Cache(0)
-_left_mangled: Cache[str, str] = Cache(0)  # sources of a name over which the reader was ended
 _strikes: dict[int, int] = {}            # by user id
 _open: dict[ForeignFile, None] = {}      # least recently used first
 
@@ -473,8 +486,9 @@ def limit_kept_bytes(symbols: int) -> None:
     """Keep no more than five eighths of these bytes (see base.memory); the rest is for user_symbols and mappings
     in kernel.names."""
     for cache, share in ((_contents, 3 * symbols // 8), (_known, symbols // 12),
-                         (_stamps, symbols // 24), (_refused, symbols // 24), (_demangled, symbols // 12 - 4096),
-                         (_left_mangled, 4096)):
+                         (_stamps, symbols // 24), (_refused, symbols // 24),
+                         (readable_names.demangled, symbols // 12 - 4096),
+                         (readable_names.left_mangled, 4096)):
         cache.most = share
 
 
@@ -567,34 +581,3 @@ def read_ld_cache(path: str, machine: str) -> dict[str, str]:
         return dict(file.ask_reader("loader_cache", machine))
     finally:
         file.close()
-
-
-def demangle(names: list[str], source: str = "") -> list[str] | None:
-    """C++ names as in source code, others unchanged; None where there is no C++ runtime.
-
-    ``source`` is the file that they come from: if one takes too long, all names of that file stay as they are.
-    """
-    shown: list[str] = []
-    for at in range(0, len(names), MANY_NAMES):
-        some = names[at:at + MANY_NAMES]
-        fresh = [name for name in some if name.startswith(("_Z", "__Z")) and name not in _demangled]
-        readable = {name: text for name in some if (text := _demangled.get(name)) is not None}
-        if fresh and source not in _left_mangled:
-            texts = _ask_demangled(fresh, source)
-            if texts is None:
-                return None
-            readable.update(zip(fresh, texts))
-        shown += [readable.get(name, name) for name in some]
-    return shown
-
-
-def _ask_demangled(names: list[str], source: str) -> list[str] | None:
-    try:
-        texts: list[str] | None = reader.ask_shared_reader("demangle", source, (), names)
-    except ReaderError as unread:
-        _left_mangled.put(source, source, _TEXT + getsizeof(source))
-        show_notice(f"WARNING: C++ names of {source or 'a file'} stay as they are: {unread.message}")
-        return names
-    for name, text in zip(names, texts or ()):
-        _demangled.put(name, text, _TEXT + getsizeof(name) + getsizeof(text))
-    return texts

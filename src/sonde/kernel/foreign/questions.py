@@ -118,6 +118,9 @@ QUESTIONS = {row.name: row for row in (
     # type, machine, segments, build id, whether it has symbols of its own, and debug information, its debug file's name
     ReaderQuestion("describe", (int, int, [(int, int, int, int, int, int)], _is_hex, bool, bool, str)),
     ReaderQuestion("functions", ([(str, int, int, int)], int)),  # from an index on; the next index, or 0
+    ReaderQuestion("indirect_functions", [(str, int)]),  # name, address of the resolver
+    ReaderQuestion("indirect_slots", [(int, int, str)]),  # see indirect.Slot
+    ReaderQuestion("memory_words", [int], 0.25),
     ReaderQuestion("needed", ([str], [str])),
     ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
     ReaderQuestion("origin", str),

@@ -31,7 +31,7 @@ class Functions:
     address the ``newest`` is chosen, or else the best known."""
 
     def __init__(self, names: Callable[[int], str], newest: bool = False) -> None:
-        self._name = names
+        self.name_of = names
         self._newest = newest
         self._addresses, self._sizes, self._texts = array("Q"), array("Q"), array("Q")
         self._groups = array("I")  # where in the order each address's functions begin
@@ -93,7 +93,7 @@ class Functions:
     def _group_rows(self, group: int) -> list[Row]:
         begin = self._groups[group]
         end = self._groups[group + 1] if group + 1 < len(self._groups) else len(self._addresses)
-        rows = [(self._addresses[index], self._sizes[index], self._name(self._texts[index]))
+        rows = [(self._addresses[index], self._sizes[index], self.name_of(self._texts[index]))
                 for index in range(max(begin, end - ALIASES), end)]
         return [row for row in rows if row[2]]
 

@@ -23,7 +23,7 @@ from ...arch.syscalls import syscall_number
 from ...btf import codec
 from ...btf.query import Btf, open_file, parse_btf
 from ...errors import MachineError
-from ...spec import Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
+from ...spec import Implementation, Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from ...types import Str, Struct, StructField, Type
 from ..features import ROWS
 from . import tracefs
@@ -93,6 +93,10 @@ class RecordedWorld(KernelTypes):
     def user_functions(self, path: str) -> list[UserFunction]:
         """Recorded functions."""
         return [UserFunction(*row) for row in self._data["binaries"].get(path, {}).get("functions", ())]
+
+    def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
+        """None are recorded."""
+        return {}
 
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         """A recorded symbol."""

@@ -14,7 +14,16 @@ from ...base.fast_stdlib import cached_property
 from ...btf.query import Btf
 from ...errors import MachineError
 from ...layouts.uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
-from ...spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
+from ...spec import (
+    Implementation,
+    Inlined,
+    KernelFunction,
+    SourceLines,
+    TracepointFormat,
+    UsdtProbe,
+    UserFunction,
+    UserPrototype,
+)
 from .. import host, places
 from ..features import Features, can_load_program, is_feature
 from ..names.symbols import FunctionList, KernelSymbols, traceable_functions
@@ -52,6 +61,15 @@ class UserSide:
             return _elf_file(path).functions()
         except MachineError:
             return []
+
+    def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
+        """The code of indirect functions."""
+        from ..names import indirect
+
+        try:
+            return indirect.find_implementations(path, names, pid)
+        except MachineError:
+            return {}
 
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         """(virtual address, size) of a data or function symbol."""
@@ -128,7 +146,7 @@ class UserSide:
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         """C++ names as in source code; None where there is no C++ runtime."""
-        from ..foreign.files import demangle
+        from ..foreign.readable_names import demangle
 
         return demangle(names, source)
 
