@@ -117,7 +117,7 @@ class LiveContext:
 
     def _show_name(self, name: str, source: str = "") -> str:
         """A name as people write it."""
-        if self._demangle and name.startswith("_Z"):
+        if self._demangle and name.startswith(("_Z", "_R")):
             from ..kernel.foreign.readable_names import demangle
             return (demangle([name], source) or [name])[0]
         return name

@@ -270,8 +270,8 @@ PROVIDERS = (
              "Return of a kernel function, with typed arguments; fexit:bpf:[id:]function, of a loaded BPF program.",
              expand_kernel_function, kernel_function_args, layout_by_fields),
     Provider("uprobe", "uprobe:path:function[+offset]",
-             "Entry of a user function (also cpp:\"ns::f(int)\" and go:\"http.(*conn).serve\"), or a source line "
-             "(file.c:line[:column]).",
+             "Entry of a user function (also cpp:\"ns::f(int)\", rust:\"mod::f\", go:\"http.(*conn).serve\"), or a "
+             "source line (file.c:line[:column]).",
              expand_user_function, user_function_args, user_function_layout),
     Provider("uretprobe", "uretprobe:path:function", "Return of a user function.",
              expand_user_function),

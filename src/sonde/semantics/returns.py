@@ -62,7 +62,7 @@ def _hints(finder: ProbeFinder, item: Attach, why: str) -> list[str]:
     """What to use instead."""
     entry = f"uprobe:{item.name.partition(':')[2]}"
     hints = [f"its calls are seen without harm by {entry} {{ @[ustack(5)] = count(); }}"]
-    if item.event and "cpp:" not in item.name:
+    if item.event and item.name.endswith(f"{item.target}:{item.event}"):
         hints.append(f"its return, too, at its ret instructions: {entry}+OFFSET, where objdump -d shows them")
     if static := finder.world.usdt_probes(item.target):
         hints.append(f"the file has static probes, which are safe: usdt:{item.target}:{static[0].provider}:"

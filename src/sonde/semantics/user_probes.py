@@ -1,10 +1,11 @@
-"""Functions of user programs: ``uprobe`` and ``uretprobe``, by symbol, address, C++ name or source line.
+"""Functions of user programs: ``uprobe`` and ``uretprobe``, by symbol, address, name in C++ or Rust, or source line.
 
 ::
 
     uprobe:path:function[+offset]     a symbol, with wildcards
     uprobe:path:address               a virtual address of the file
     uprobe:path:cpp:"ns::f(int)"      a C++ function; without parentheses all of its overloads; with wildcards
+    uprobe:path:rust:"mod::f"         a Rust function; without ::<T> all of its instances; with wildcards
     uprobe:path:go:"http.(*conn).*"   a Go function, with or without its package's folder and its types ("main.Sum")
     uprobe:path@file.c:line[:column]  where the code of a source line begins (also path:file.c:line)
 
@@ -14,7 +15,6 @@ start.
 
 from __future__ import annotations
 
-from ..base import regex_cache
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, UserPlace, UserPrototype, detail_of
 from ..types import Pointer, Scalar, Type
@@ -28,13 +28,15 @@ from .finder import (
 )
 from .go_names import spellings, without_types
 from .indirect import with_their_code
+from .mangled_names import LANGUAGES, functions_named, known_names, short_name
 from .returns import leave_out_harmful
 from .world import Inlined, UserFunction, World
 
-_LANGUAGES = ("cpp", "cxx", "go")
+_LANGUAGES = (*LANGUAGES, "go")
 _NO_PLACE = "{kind} should be attached to a function and/or address"
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
-          "C++ names are written uprobe:path:cpp:\"ns::f(int)\", Go's uprobe:path:go:\"http.(*conn).serve\", source "
+          "C++ names are written uprobe:path:cpp:\"ns::f(int)\", Rust's uprobe:path:rust:\"mod::f\", Go's "
+          "uprobe:path:go:\"http.(*conn).serve\", source "
           "lines uprobe:path@file.c:12"]
 
 
@@ -64,8 +66,10 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
         if line:
             attach += _attach_at_line(finder, point, path, *line)
         elif named:
-            by_name = _attach_go if parts[1] == "go" else _attach_cpp
-            attach += by_name(finder, point, kind, path, parts[2], len(paths) == 1)
+            if parts[1] == "go":
+                attach += _attach_go(finder, point, kind, path, parts[2], len(paths) == 1)
+            else:
+                attach += _attach_mangled(finder, point, kind, path, parts[1], parts[2], len(paths) == 1)
         else:
             attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
     return leave_out_harmful(finder, point, attach)
@@ -248,35 +252,32 @@ def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> N
                                    point.span)
 
 
-# --- C++ --------------------------------------------------------------------------------------------------
+# --- C++ and Rust -----------------------------------------------------------------------------------------
 
 
-def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
+def _attach_mangled(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, language: str, text: str,
+                    alone: bool) -> list[Attach]:
+    """Functions by their names in source code."""
     functions = finder.world.user_functions(path)
     names = finder.world.demangle([f.name for f in functions], path)
     if names is None:
         return finder.error("not-supported", "C++ names need the C++ runtime library (libstdc++.so.6), which is not "
                             "installed here", point, ["install it (libstdc++6), or use the mangled name"])
-    whole = "(" in text.replace("(anonymous namespace)", "")
-    matches = pattern_matcher(_without_spaces(text))
-    pairs = [(f, name) for f, name in zip(functions, names) if name != f.name]
-    chosen = {f.offset: (f, name) for f, name in reversed(pairs)
-              if matches(_without_spaces(name if whole else function_name(name)))}
+    named = functions_named(functions, names, language, text)
+    chosen = _once_per_place(with_their_code(finder, point, path, named, is_pattern(text)))
     if not chosen:
-        chosen = {f.offset: (f, f.name) for f in functions if matches(f.name)}  # the function of another language
-    named = [f for f, _ in reversed(chosen.values())]
-    coded = _once_per_place(with_their_code(finder, point, path, named, is_pattern(text)))
-    if not coded:
         if not alone or named:
             return []
-        if copies := None if is_pattern(text) else finder.world.inlined_copies(path, function_name(text)):
+        if copies := None if is_pattern(text) else finder.world.inlined_copies(path, short_name(language, text)):
             return _report_inlined(finder, point, kind, path, text, copies)
-        known = sorted({name if whole else function_name(name) for _, name in pairs})
-        near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:cpp:", text, known)
-        return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]), wild=True)
-    matching = [(f, f"cpp:{f.name}") for f in coded]
+        known = known_names(functions, names, language, text)
+        near = unreadable_hints(finder, path) or finder.did_you_mean(f"{kind}:{path}:{language}:", text, known)
+        return finder.report_missing(
+            point, near or ([] if known else [f"the file has no {LANGUAGES[language]} symbols"]), wild=True)
+    matching = [(f, f"{language}:{f.name}") for f in chosen]
     if not is_pattern(text):
-        _warn_of_copies(finder, point, kind, path, function_name(text) if len(matching) > 1 else matching[0][0].name)
+        _warn_of_copies(finder, point, kind, path,
+                        short_name(language, text) if len(matching) > 1 else matching[0][0].name)
     return _attach_functions(finder, point, kind, path, matching, 0, len(matching) > 1)
 
 
@@ -292,35 +293,6 @@ def _attach_go(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, te
         return finder.report_missing(point, near or ([] if functions else ["the file has no symbols"]), wild=True)
     return _attach_functions(finder, point, kind, path, [(f, f.name) for f in chosen], 0,
                              len(chosen) > 1 or is_pattern(text))
-
-
-def _without_spaces(name: str) -> str:
-    """``f(int, char)`` and ``f(int,char)`` are one name; ``unsigned int`` keeps its space."""
-    return regex_cache.sub(r"\s*([,*&<>()])\s*", r"\1", name)
-
-
-def function_name(name: str) -> str:
-    """A demangled name without its parameters, and without the result that templates have in front.
-
-    ``void ns::f<int>(int) const`` → ``ns::f<int>``.
-    """
-    name = regex_cache.sub(r"( \[clone [^\]]*\])+$", "", name)
-    end = name.rfind(")")
-    if end >= 0 and not name.endswith("operator()"):
-        depth = 0
-        for at in range(end, -1, -1):
-            depth += {")": 1, "(": -1}.get(name[at], 0)
-            if depth == 0:
-                name = name[:at] or name
-                break
-    operator = regex_cache.search(r"\boperator\b", name)
-    head = name[:operator.start()] if operator else name
-    depth = 0
-    for at in range(len(head) - 1, -1, -1):
-        depth += {">": 1, ")": 1, "<": -1, "(": -1}.get(head[at], 0)
-        if head[at] == " " and depth == 0:
-            return name[at + 1:]
-    return name
 
 
 # --- types ------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.semantics.user_probes import function_name
+from sonde.semantics.mangled_names import function_name, functions_named
+from sonde.semantics.world import UserFunction
 from sonde.types import INT32
 from unit.fake_world import check_text, findings
 
@@ -56,3 +57,21 @@ def test_retval_has_a_type_where_it_is_followed_and_functions_agree() -> None:
 ])
 def test_names_without_parameters(whole: str, name: str) -> None:
     assert function_name(whole) == name
+
+
+@pytest.mark.parametrize("language, text, chosen", [
+    ("rust", "a::f", ["f1", "f2"]), ("rust", "a::f::<u8>", ["f1"]), ("rust", "a::*", ["f1", "f2", "g"]),
+    ("rust", "plain", ["plain"]), ("rust", "<T as a::B>::f", ["h"]), ("rust", "ns::f", []),
+    ("rust", "old::f", ["old"]), ("cpp", "old::f", ["old"]),
+    ("cpp", "ns::f", ["c1", "c2"]), ("cpp", "ns::f(int)", ["c1"]),
+    ("cpp", "plain", ["plain", "c3"]), ("cpp", "a::f", []), ("cpp", "*plain*", ["plain", "c3"]),
+    ("rust", "a::f::<fn(u8) -> a::C<u8>>", ["f2"]),
+])
+def test_names_in_source_code(language: str, text: str, chosen: list[str]) -> None:
+    rows = {"f1": ("_RNvC1a1f1", "a::f::<u8>"), "f2": ("_RNvC1a1f2", "a::f::<fn(u8) -> a::C<u8>>"),
+            "g": ("_RNvC1a1g", "a::g"), "h": ("_RNvXC1a1h", "<T as a::B>::f"), "plain": ("plain", "plain"),
+            "old": ("_ZN3old1f17h0123456789abcdefE", "old::f"), "c1": ("_ZN2ns1fEi", "ns::f(int)"),
+            "c2": ("_ZN2ns1fEd", "ns::f(double)"), "c3": ("_Z5plaind", "plain(double)")}
+    functions = [UserFunction(symbol, 0x1000 + index, index, 1) for index, (symbol, _) in enumerate(rows.values())]
+    named = functions_named(functions, [name for _, name in rows.values()], language, text)
+    assert [list(rows)[function.offset] for function in named] == chosen

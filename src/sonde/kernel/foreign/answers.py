@@ -164,7 +164,9 @@ def _read_at(elf: Elf, address: int, size: int) -> bytes:
 
 
 def demangle(_: None, names: list[str]) -> Json:
-    return [mangled.demangle(name) for name in names] if mangled.is_available() else None
+    if not mangled.is_available() and any(name.startswith(mangled.CPP) for name in names):
+        return None
+    return [mangled.demangle(name) for name in names]
 
 
 def loader_cache(subject: Subject, machine: str) -> Json:

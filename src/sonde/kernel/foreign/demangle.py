@@ -1,4 +1,4 @@
-"""C++ (and older Rust) symbol names as in source code, by the C++ runtime's own demangler.
+"""Symbol names as in source code: those of C++ by the C++ runtime's own demangler, those of Rust by ours.
 
 ``__cxa_demangle`` is part of the C++ ABI (its section 3.4) and in every C++ runtime library; one of these is loaded
 when the first mangled name is seen.
@@ -7,8 +7,9 @@ when the first mangled name is seen.
 from __future__ import annotations
 
 import ctypes
-import re
 from typing import TypeAlias
+
+from .rust_names import demangle_rust
 
 _Functions: TypeAlias = "tuple[()] | tuple[_NamedFuncPointer, _NamedFuncPointer]"
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ctypes import _NamedFuncPointer
 
 _RUNTIMES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
-_RUST_HASH = re.compile(r"::h[0-9a-f]{16}\Z")
+CPP = ("_Z", "__Z")  # how its names begin
 MOST = 8192  # bytes of a mangled name; longer ones stay as they are
 MOST_SHOWN = 65536  # and of its demangled form
 _functions: list[_Functions] = []  # __cxa_demangle and free, once looked for; (): there is none
@@ -48,9 +49,12 @@ def is_available() -> bool:
 
 def demangle(name: str) -> str:
     """``_ZN2ns1fEi`` → ``ns::f(int)``; anything that is not a mangled name, or cannot be demangled, unchanged."""
-    functions = _load_runtime()
-    if not functions or not name.startswith(("_Z", "__Z")) or len(name) > MOST:
+    if len(name) > MOST:
         return name
+    rust = demangle_rust(name)
+    functions = _load_runtime()
+    if rust is not None or not functions or not name.startswith(CPP):
+        return rust or name
     # "_Z1fi.cold": a part that the compiler split off keeps its suffix
     plain, dot, suffix = name.partition(".")
     raw = functions[0](plain.encode("utf-8", "surrogateescape"), None, None, None)
@@ -58,4 +62,4 @@ def demangle(name: str) -> str:
         return name
     text = ctypes.string_at(raw)[:MOST_SHOWN].decode("utf-8", "replace")
     functions[1](raw)
-    return _RUST_HASH.sub("", text) + (f" [clone {dot}{suffix}]" if dot else "")
+    return text + (f" [clone {dot}{suffix}]" if dot else "")

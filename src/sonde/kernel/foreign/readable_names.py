@@ -9,6 +9,7 @@ from ..notices import show_notice
 from . import reader
 from .reader import ReaderError
 
+_MANGLED = ("_Z", "__Z", "_R")
 MANY_NAMES = 256  # that are demangled at a time
 TEXT = 250        # bytes that keeping one takes, besides its characters
 
@@ -17,14 +18,14 @@ left_mangled: Cache[str, str] = Cache(0)  # sources of a name over which the rea
 
 
 def demangle(names: list[str], source: str = "") -> list[str] | None:
-    """C++ names as in source code, others unchanged; None where there is no C++ runtime.
+    """Names of C++ and Rust as in source code, others unchanged; None where C++ names need a runtime that is missing.
 
     ``source`` is the file that they come from: if one takes too long, all names of that file stay as they are.
     """
     shown: list[str] = []
     for at in range(0, len(names), MANY_NAMES):
         some = names[at:at + MANY_NAMES]
-        fresh = [name for name in some if name.startswith(("_Z", "__Z")) and name not in demangled]
+        fresh = [name for name in some if name.startswith(_MANGLED) and name not in demangled]
         readable = {name: text for name in some if (text := demangled.get(name)) is not None}
         if fresh and source not in left_mangled:
             texts = _demangle_fresh(fresh, source)

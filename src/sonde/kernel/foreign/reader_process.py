@@ -52,6 +52,7 @@ def _send_answer(connection: socket, answer: JsonObject) -> None:
 
 
 def _preload_modules(dwarf: bool) -> None:
+    import encodings.punycode  # noqa: F401  # of Rust's names
     import lzma  # noqa: F401
 
     list(ARCHES.values())  # find_arch_of_elf() reads them
