@@ -46,9 +46,13 @@ class TypeCodec:
     rows: dict[str, CodecRow] = {}
     most, most_words, deepest = 1 << 31, 1 << 20, 64
 
+    _names: dict[type, str] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._names = {row.kind: name for name, row in cls.rows.items()}
+
     def __init__(self) -> None:
         self._depth = 0
-        self._names = {row.kind: name for name, row in self.rows.items()}
 
     # to plain data
 
@@ -78,11 +82,10 @@ class TypeCodec:
 
     def read(self, form: str, plain: Json) -> Any:
         """The value of ``plain``, of the annotated type: ``int``, ``list[EventField]``, ``Type | None`` ..."""
-        form = form.removeprefix("t.")
-        if form.endswith(" | None"):
-            return None if plain is None else self.read(form.removesuffix(" | None"), plain)
         if form in _SIMPLE:
             return _SIMPLE[form](plain)
+        if form.endswith(" | None"):
+            return None if plain is None else self.read(form.removesuffix(" | None"), plain)
         outer, _, inner = form.rstrip("]").partition("[")
         if outer == "list":
             return [self.read(inner, each) for each in as_list(plain)]

@@ -20,8 +20,8 @@ _MISSING = object()
 class RecordMeta(type):
     """Turns the annotations of a class into slots, in order, after those of its base.
 
-    A default is any immutable value assigned in the class body; a ``list`` or ``dict`` default
-    (literally ``[]`` or ``{}``) is copied for each instance.
+    A default is any immutable value assigned in the class body; a ``list``, ``dict`` or
+    ``set`` (``[]``, ``{}``, ``set()``) is copied for each instance.
     """
 
     def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> RecordMeta:
@@ -62,7 +62,7 @@ class Record(metaclass=RecordMeta):
                 value = self._defaults.get(name, _MISSING)
                 if value is _MISSING:
                     raise TypeError(f"{type(self).__name__} needs {name}")
-                setattr(self, name, value.copy() if type(value) in (list, dict) else value)
+                setattr(self, name, value.copy() if type(value) in (list, dict, set) else value)
         if kwargs:
             raise TypeError(f"{type(self).__name__} has no {', '.join(kwargs)}")
 

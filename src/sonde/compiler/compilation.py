@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..errors import UsageError
 from ..kinds import KINDS
-from ..language.ast import Assign, Call, For, MapRef
 from ..layouts import cpython as py
 from ..layouts import unwind_format
 from ..layouts.c_library_texts import TEXT_BYTES
@@ -38,13 +37,11 @@ from ..layouts.shared_maps import (
     UNWIND_ROWS,
 )
 from ..layouts.uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
-from ..semantics.callees import row_of
-from ..semantics.nodes import walk_nodes
-from ..semantics.typed import CheckedScript, Element, ScriptMap, WholeMap
+from ..semantics.typed import CheckedScript, ScriptMap
 from ..semantics.world import World
 from ..source import Span
 from ..spec import Attach, Config, ErrorSite, EventSite, MapSpec
-from ..types import Aggregate, Int, Scalar, Stack, Str, Tuple, Type, round_up
+from ..types import Aggregate, Int, Scalar, Str, Tuple, Type, round_up
 from .ir import MapAddr
 from .slot_keys import slot_table, slotted_maps
 
@@ -106,11 +103,10 @@ class Unit:
         self._features: dict[str, bool] = {}
         self.allocates = self.feature("map_allocation") and not any(
             is_of_allocator(point) for probe in checked.probes for point in probe.attach)
-        self.observed, self.cleared = map_uses(checked)
-        self.assigned = {node.target.name for p in checked.probes for node in walk_nodes(p.trees)
-                         if isinstance(node, Assign) and isinstance(node.target, MapRef) and node.op not in ("+", "-")}
-        self.counts_frames = any(isinstance(node, Call) and node.name == "len" and isinstance(node.args[0].type, Stack)
-                                 for p in checked.probes for node in walk_nodes(p.trees))
+        facts = [probe.facts for probe in checked.probes]
+        self.observed, self.cleared, self.replaced = [
+            {name for each in facts for name in getattr(each, fact)} for fact in ("observed", "cleared", "replaced")]
+        self.counts_frames = any(each.counts_frames for each in facts)
         self.tabled = self.feature("atomic_fetch") and len(checked.maps) <= MOST_TABLED
         self.slotted = slotted_maps(checked, world) if self.tabled else set()
         for info in checked.maps.values():
@@ -148,7 +144,7 @@ class Unit:
         spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
                        read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end,
                        fixed=bool(info.entries and not info.unit), about=info.about,
-                       adds=isinstance(value, Int) and info.name not in self.assigned)
+                       adds=isinstance(value, Int) and info.name not in self.replaced)
         self.make_room(spec, info.on_demand)
         if info.name in self.slotted:
             table = slot_table(spec, self.world.cpus)
@@ -399,20 +395,6 @@ class Unit:
         if self.uses_control_ring:
             maps.append(MapSpec(CONTROL_RING, "ringbuf", 0, 0, 0))
         return maps
-
-
-def map_uses(checked: CheckedScript) -> tuple[set[str], set[str]]:
-    """Maps whose keys programs look at or delete, and maps that are cleared."""
-    observed: set[str] = set()
-    cleared: set[str] = set()
-    for node in [n for p in checked.probes for n in walk_nodes(p.trees)]:
-        row = row_of(node)
-        if isinstance(node, Call) and isinstance(node.choice, WholeMap | Element) and row is not None \
-                and row.on_map != "print":
-            (cleared if row.on_map in ("clear", "zero") else observed).add(node.choice.map)
-        elif isinstance(node, For) and isinstance(node.start, MapRef):
-            observed.add(node.start.name)
-    return observed, cleared
 
 
 def short_type(type: Type) -> Type:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from ..asm.assemble import assemble, format_listing
 from ..kinds import KINDS, MOST_SLOW_LINKS
-from ..language.ast import Call, Node
-from ..semantics.callees import row_of
-from ..semantics.nodes import walk_nodes
-from ..semantics.typed import CheckedProbe, CheckedScript, WholeMap
+from ..semantics.typed import CheckedProbe, CheckedScript
 from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name, serves_all
 from .compilation import Unit
@@ -30,9 +27,9 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     so does SONDE_CHECK_IR=1."""
     verify = verify or checked.options.env.get("SONDE_CHECK_IR", "0") != "0"
     unit = Unit(checked, world)
-    unit.sends_data = sends_data(checked)
+    unit.sends_data = any(probe.facts.sends for probe in checked.probes)  # then control records note its position
     unit.stops_at_exit = detaches_slowly(checked, world) or any(
-        map(_may_exit, probes_that_stop(checked)))
+        probe.facts.exits for probe in probes_that_stop(checked))
     lowered: list[tuple[Lower, Planned]] = []
     for probe, planned in _number_probes(unit, plan_script(unit, checked.probes)):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
@@ -57,10 +54,6 @@ def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> lis
     return plans
 
 
-def _may_exit(probe: CheckedProbe) -> bool:
-    return any(row is not None and row.ends for node in walk_nodes(probe.trees) for row in [row_of(node)])
-
-
 def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
     """The probes whose exit() keeps other programs from running: all that may run before ``end``, unless that is a
     single ``begin``."""
@@ -74,17 +67,6 @@ def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     ways = [a.method for p in checked.probes for a in p.attach]
     alone = {way for way in set(ways) if KINDS[way].multi and not world.has_feature(KINDS[way].multi)}
     return sum(way in alone for way in ways) > MOST_SLOW_LINKS
-
-
-def sends_data(checked: CheckedScript) -> bool:
-    """Whether any program writes to the data ring (then control records note its position)."""
-    return any(row is not None and row.sends == "data" and not _asks_for_map(node)
-               for probe in checked.probes for node in walk_nodes(probe.trees) for row in [row_of(node)])
-
-
-def _asks_for_map(node: Node) -> bool:
-    """Whether a call is a request to user space to print a map."""
-    return isinstance(node, Call) and isinstance(node.choice, WholeMap)
 
 
 def _emit_code(lo: Lower, planned: Planned) -> SymbolicProgram:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..base.record import Record
 from ..kinds import KINDS, ProbeKind
-from ..language.ast import Clause, Reference
-from ..semantics.nodes import Use, walk_nodes
+from ..language.ast import Clause
+from ..semantics.nodes import Use
 from ..semantics.typed import CheckedProbe
 from ..spec import Attach, StaticDetail, detail_of, serves_all
-from ..types import Stack
 from .compilation import Unit
 from .lower.probes.contexts import (
     Context,
@@ -75,16 +74,11 @@ def args_used(probe: CheckedProbe) -> set[str] | None:
     return Use([probe.clause.predicate, probe.clause.body]).fields
 
 
-def walks_kernel_stack(probe: CheckedProbe) -> bool:
-    """Whether the clause takes kernel stacks. From a raw tracepoint the unwinder has three more frames to walk, some
-    50 ns each, more than all that is saved; and a system call's classic tracepoint is not nested into others."""
-    return any(isinstance(node, Reference) and isinstance(node.type, Stack) and not node.type.user
-               for node in walk_nodes(probe.trees))
-
-
 def _classic_context(unit: Unit, probe: CheckedProbe) -> bool:
-    """Whether a system call's clause is better served by its classic tracepoint."""
-    return len(probe.attach) == 1 and walks_kernel_stack(probe) and unit.feature("syscall_stacks")
+    """Whether a system call's clause is better served by its classic tracepoint. From a raw tracepoint the unwinder has
+    three more frames to walk, some 50 ns each, more than all that is saved; and a system call's classic tracepoint is
+    not nested into others."""
+    return len(probe.attach) == 1 and probe.facts.kernel_stacks and unit.feature("syscall_stacks")
 
 
 def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedProbe, Planned]]:

@@ -71,7 +71,7 @@ def _can_hold(info: ScriptMap) -> bool:
 def _used_otherwise(probe: CheckedProbe, maps: Mapping[str, ScriptMap]) -> set[str]:
     """Maps that a clause uses in a way that slots do not support."""
     if KINDS[probe.attach[0].kind].iterates:
-        return {node.name for node in walk_nodes(probe.trees) if isinstance(node, MapRef)}
+        return probe.facts.used
     at_end = probe.attach[0].kind == "end"
     return {name for node in walk_nodes(probe.trees) for name in _asks_for_more(node, maps, at_end)}
 

@@ -95,11 +95,6 @@ def check_results(spec: ScriptSpec) -> None:
             raise UnanswerableError(named.span, "names that it did not have to look up")
 
 
-def uses_builtin(checked: CheckedScript, name: str) -> bool:
-    """Whether a script uses a builtin."""
-    return any(name in Use(tree).names for probe in checked.probes for tree in probe.trees)
-
-
 def check_cpu(cpu: int, cpus: int) -> None:
     """RecordingError if a machine of ``cpus`` CPUs (1: the script does not ask for them) has none of this number."""
     if cpu >= cpus > 1:

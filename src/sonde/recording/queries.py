@@ -37,7 +37,6 @@ from .execution import (
     check_results,
     records_of,
     refuse_other_probes,
-    uses_builtin,
 )
 from .names import RecordedNames
 from .replay import Recording, ReplaySession, ReplayTrace, open_recording, reporting_damage
@@ -262,7 +261,7 @@ def ask(recording: Recording, source: Source, options: Options, room: int) -> Qu
         refuse_other_probes(source, list(events))
         raise
     check_names(checked, events)
-    if uses_builtin(checked, "cpu"):
+    if any("cpu" in probe.facts.names for probe in checked.probes):
         world.cpus = max(LEAST_CPUS, 2 * recording.facts.cpus)
     spec = compile_checked(checked, world)
     check_results(spec)

@@ -32,6 +32,7 @@ from .expression_rules import check_expression
 from .macros import expand_macros
 from .naming import name_keys, what_end_does
 from .nodes import Tree, walk_nodes
+from .probe_facts import gather_facts
 from .script_options import Options
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
@@ -93,8 +94,10 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     _check_keys(maps, world, diagnostics)
     check_values(trees, maps.values(), diagnostics)
     diagnostics.raise_if_errors()
-    probes = [p.probe for p in programs]
-    return CheckedScript(source, [p for p in probes if not _is_settled_away(p)] or probes, maps, config, options,
+    probes = [p.probe for p in programs if not _is_settled_away(p.probe)] or [p.probe for p in programs]
+    for probe in probes:
+        probe.facts = gather_facts(probe)
+    return CheckedScript(source, probes, maps, config, options,
                          diagnostics)
 
 

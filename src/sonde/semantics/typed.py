@@ -77,10 +77,30 @@ class CheckedFunction(Callee):
         return not isinstance(self.result, (Scalar, NoneType))
 
 
+class ProbeFacts(Record):
+    """What a program uses and does, its functions included. The sets are names of maps."""
+
+    used: set[str] = set()
+    tested: set[str] = set()  # that the predicate reads
+    written: set[str] = set()  # of which it sets elements
+    replaced: set[str] = set()  # the same, other than by += and -=
+    deleted: set[str] = set()  # of which it deletes elements
+    dated: set[str] = set()  # in which it stores the time
+    observed: set[str] = set()  # whose keys it looks at or deletes
+    cleared: set[str] = set()
+    names: set[str] = set()  # builtins, functions, parameters that it mentions
+    addressed: set[int] = set()  # variables whose address it takes, by the id of their slots
+    exits: bool = False
+    sends: bool = False      # by the data ring
+    kernel_stacks: bool = False
+    counts_frames: bool = False  # takes the len() of a stack
+
+
 class CheckedProbe(Record):
     """One program to be: a clause (its own annotated copy of the tree) and the attach points that share it.
 
-    Attach points share a program when nothing that the clause uses differs between them.
+    Attach points share a program when nothing that the clause uses differs between them. The checker sets the
+    ``facts`` at its end, when the tree stays as it is.
     """
 
     clause: Clause
@@ -88,6 +108,7 @@ class CheckedProbe(Record):
     args: Struct | None
     variables: list[ScratchVar]
     functions: dict[str, CheckedFunction] = {}
+    facts: ProbeFacts = ProbeFacts()
 
     @property
     def trees(self) -> list[Tree]:

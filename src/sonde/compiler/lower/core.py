@@ -10,8 +10,7 @@ from __future__ import annotations
 from ...arch import ARCHES
 from ...base.fast_stdlib import TypeVar, contextmanager
 from ...kinds import KINDS
-from ...language.ast import Call, Expr, Stmt, Unary, Variable
-from ...semantics.nodes import walk_nodes
+from ...language.ast import Call, Expr, Stmt, Unary
 from ...semantics.typed import CheckedFunction, CheckedProbe
 from ...source import Span
 from ...spec import Attach
@@ -54,8 +53,6 @@ class Lower:
         self.numbers = numbers
         self.program = Program(name)
         self.expression_span: Span | None = None  # being lowered; b.span is the statement's
-        self.addressed = {id(n.operand.slot) for n in walk_nodes(probe.trees) if isinstance(n, Unary) and n.op == "&"
-                          and isinstance(n.operand, Variable)}  # they have to be in memory
         self.callbacks: dict[object, str] = {}  # those that several places use: what they do → label
         self.subprograms: dict[str, str] = {}  # functions of the script that are lowered: name → label
         self.uses_cookies = self.reads_kernel_stacks = self.reads_registers = False

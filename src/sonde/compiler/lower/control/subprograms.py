@@ -80,7 +80,7 @@ def _define_function(lo: Lower, made: CheckedFunction) -> str:
         if outer is not None and probe_offset:
             state.probe_index = lo.b.load(outer.base, probe_offset)
         for parameter, register in zip(made.params, function.params):
-            if id(parameter) in lo.addressed and isinstance(parameter.type, Scalar):
+            if id(parameter) in lo.probe.facts.addressed and isinstance(parameter.type, Scalar):
                 assign_variable(lo, Variable(parameter.span, name=parameter.name, slot=parameter), register)
             elif isinstance(parameter.type, Scalar):
                 state.variables[id(parameter)] = lo.b.mov(register, f"${parameter.name}")

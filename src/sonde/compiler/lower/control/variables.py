@@ -32,7 +32,7 @@ def assign_variable(lo: Lower, target: Variable, value: Operand) -> None:
     """Set a scalar variable."""
     home = lo.state.variables.get(id(target.slot))
     if home is None:
-        home = Mem(lo.b.slot(8, target.name)) if id(target.slot) in lo.addressed else \
+        home = Mem(lo.b.slot(8, target.name)) if id(target.slot) in lo.probe.facts.addressed else \
             lo.b.function.reg(f"${target.name}")
         lo.state.variables[id(target.slot)] = home
     value = lo.normalise(value, target.slot.type)
