@@ -390,30 +390,36 @@ class Tuple(Type):
 
 
 class AggregateKind(Value):
-    """``words`` of state per CPU, 0 where that depends on the parameters. ``additive``: states add up, so that an
-    earlier one can be subtracted from a later one. ``total``: so do the values of different keys and times.
-    ``columns`` are those of a value in a table."""
+    """``words`` of state per CPU, 0 where that depends on the parameters. ``merges`` says how states of several CPUs,
+    hosts or times become one: the words "add" up modulo 2**64, so that an earlier state can be subtracted from a later
+    one; the "least" or "greatest" value counts; or "intervals" merge one by one. ``total``: the values of different
+    keys and times add up, too. ``columns`` are those of a value in a table."""
 
     name: str
     words: int = 0
-    additive: bool = True
+    merges: str = "add"
     total: bool = False
     number: bool = False   # its value is one number
     sums: bool = False     # the last word is a sum of values, with their sign
     buckets: bool = False  # it counts values by range
     columns: tuple[str, ...] = ("value",)
 
+    @property
+    def additive(self) -> bool:
+        """Whether states add up."""
+        return self.merges == "add"
+
 
 AGGREGATES = {kind.name: kind for kind in (
     AggregateKind("count", 1, total=True, number=True),
     AggregateKind("sum", 1, total=True, number=True, sums=True),
-    AggregateKind("min", 2, additive=False, number=True),
-    AggregateKind("max", 2, additive=False, number=True),
+    AggregateKind("min", 2, "least", number=True),
+    AggregateKind("max", 2, "greatest", number=True),
     AggregateKind("avg", 2, number=True, sums=True),
     AggregateKind("stats", 2, total=True, sums=True, columns=("count", "average", "total")),
     AggregateKind("hist", total=True, buckets=True, columns=("low", "high", "count")),
     AggregateKind("lhist", total=True, buckets=True, columns=("low", "high", "count")),
-    AggregateKind("tseries", additive=False, columns=("start", "value")),
+    AggregateKind("tseries", merges="intervals", columns=("start", "value")),
 )}
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from functools import cached_property as cached_property
     from operator import add as add
     from operator import itemgetter as itemgetter
+    from operator import sub as sub
     from typing import Generic as Generic
     from typing import Protocol as Protocol
     from typing import TypeVar as TypeVar
@@ -29,6 +30,7 @@ else:
     from _collections_abc import Mapping as Mapping
     from _operator import add as add
     from _operator import itemgetter as itemgetter
+    from _operator import sub as sub
 
     signal = _signal  # all of it but the names of signals
 

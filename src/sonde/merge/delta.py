@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from ..base.record import Record
 from ..base.words import MASK
+from ..runtime.maps.merge import state_change
 from ..types import Aggregate
 
 Words = Sequence[int]  # of an aggregate, as laid out in sonde.types
@@ -98,8 +99,7 @@ class Differ:
 
     def __init__(self, aggregate: Aggregate | None, keys: KeyNumbers) -> None:
         self._keys = keys
-        self._adds = aggregate is not None and aggregate.row.additive
-        self._plain = aggregate is None
+        self._aggregate = aggregate
         self._sent: dict[Key, Words | bytes] = {}
 
     def take_delta(self, items: Iterable[tuple[Key, Words | bytes]]) -> Delta:
@@ -110,7 +110,7 @@ class Differ:
         for key in [key for key in sent if key not in now]:
             number = self._keys.number_key(key)
             delta.gone.append(number)
-            if self._adds:
+            if self._aggregate is not None and self._aggregate.row.additive:
                 self._add_rows(delta, number, sent[key], ())
         for key, value in now.items():
             before = sent.get(key)
@@ -123,7 +123,7 @@ class Differ:
         return delta
 
     def _add_change(self, delta: Delta, number: int, before: Words | bytes, value: Words | bytes) -> None:
-        if self._plain:
+        if self._aggregate is None:
             assert isinstance(value, bytes)
             delta.valued.append(number)
             delta.texts.append(value)
@@ -132,10 +132,12 @@ class Differ:
 
     def _add_rows(self, delta: Delta, number: int, before: Words | bytes, now: Words | bytes) -> None:
         """Add a row for each word that has changed; missing words are 0."""
+        assert self._aggregate is not None
         before = before or [0] * len(now)
         now = now or [0] * len(before)
-        for at, (then, value) in enumerate(zip(before, now)):
+        changes = state_change(self._aggregate, now, before)
+        for at, (then, value, change) in enumerate(zip(before, now, changes)):
             if then != value:
                 delta.key.append(number)
                 delta.word.append(at)
-                delta.number.append((value - then if self._adds else value) & MASK)
+                delta.number.append(change & MASK)

@@ -37,8 +37,10 @@ def total_variation(one: Sequence[int], other: Sequence[int]) -> float:
 
 def distance_name(aggregate: Aggregate | None) -> str:
     """The name of the distance for such values; "" if there is none."""
-    kind = aggregate.kind if aggregate is not None else ""
-    return {"hist": WASSERSTEIN, "lhist": WASSERSTEIN, "count": VARIATION, "sum": VARIATION}.get(kind, "")
+    if aggregate is None:
+        return ""
+    row = aggregate.row
+    return WASSERSTEIN if row.buckets else VARIATION if row.total and row.number else ""
 
 
 def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[K, Sequence[int]]]) -> list[tuple[str, float]]:

@@ -303,9 +303,7 @@ class Map:
         size = self._element // self._cpus
         parts = _split_cells(cell, size)
         if isinstance(self.spec.value, Int):
-            width = self.spec.value.size
-            total = sum(int.from_bytes(part[:width], sys.byteorder) for part in parts)
-            return (total & ((1 << 8 * width) - 1)).to_bytes(width, sys.byteorder).ljust(size, b"\0")
+            return merge.add_numbers(parts, self.spec.value.size).ljust(size, b"\0")
         return next((part for part in parts if any(part)), parts[0])
 
     def _read_chunks(self, take: bool) -> Iterator[_Chunk]:

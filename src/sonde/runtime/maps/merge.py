@@ -1,20 +1,22 @@
-"""Merging the per-CPU states of map value functions, exactly; pure functions over u64 words.
+"""The algebra of map value functions: states of several CPUs, hosts or times as one, and what one gained since another.
 
-The layouts are those of :class:`sonde.types.Aggregate`. A merged state is a tuple of Python integers, one per word,
-signed where the aggregate is. Many states are merged at once, column by column, so that C does the work.
+A state is the u64 words of :class:`sonde.types.Aggregate`; how states merge is said by its row in the table of kinds
+(``merges``). A merged state is a tuple of Python integers, one per word, signed where the aggregate is. Many states are
+merged at once, column by column, so that C does the work. All of it is exact and pure.
 """
 
 from __future__ import annotations
 
 from struct import pack
+from sys import byteorder
 
-from ...base.fast_stdlib import add
+from ...base.fast_stdlib import add, sub
 from ...base.words import MASK, to_signed
 from ...types import Aggregate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 State = tuple[int, ...]
 
@@ -22,11 +24,11 @@ State = tuple[int, ...]
 def merge_states(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpus: int) -> list[State]:
     """Merge consecutive elements of ``cpus`` states each; additive ones stay unsigned, modulo 2^64."""
     words = memoryview(data).cast("B").cast("Q").tolist()
-    width = aggregate.words
-    if aggregate.kind == "tseries":
+    width, merges = aggregate.words, aggregate.row.merges
+    if merges == "intervals":
         from .series import merge_series
         return [merge_series(aggregate, words[at:at + width * cpus], cpus) for at in range(0, len(words), width * cpus)]
-    if not aggregate.row.additive:
+    if merges != "add":
         return _merge_extremes(aggregate, words, width * cpus)
     columns = []
     for at in range(width):
@@ -47,7 +49,7 @@ def add_states(aggregate: Aggregate, states: Sequence[State]) -> State:
 
 def _merge_extremes(aggregate: Aggregate, words: list[int], stride: int) -> list[State]:
     """min and max: CPUs that never saw a value do not count; (0, 0) when none did."""
-    best = min if aggregate.kind == "min" else max
+    best = min if aggregate.row.merges == "least" else max
     states: list[State] = []
     for start in range(0, len(words), stride):
         seen = [words[at] for at in range(start, start + stride, 2) if words[at + 1]]
@@ -62,9 +64,21 @@ def sum_states(state: State, other: State) -> State:
     return tuple([(one + two) & MASK for one, two in zip(state, other)])
 
 
-def subtract_state(state: State, base: Sequence[int]) -> State:
+def subtract_state(state: Sequence[int], base: Sequence[int]) -> State:
     """What an additive state gained since it was ``base``."""
-    return tuple([(now - then) & MASK for now, then in zip(state, base)])
+    return tuple([gain & MASK for gain in map(sub, state, base)])
+
+
+def state_change(aggregate: Aggregate, state: Sequence[int], base: Sequence[int]) -> Iterable[int]:
+    """What tells one who knows ``base`` what the state is now, modulo 2^64: its gain, or where states do not add up,
+    the state itself."""
+    return map(sub, state, base) if aggregate.row.additive else state
+
+
+def add_numbers(parts: Sequence[bytes], size: int) -> bytes:
+    """Plain numbers of ``size`` bytes, which begin these parts, as their sum."""
+    total = sum([int.from_bytes(part[:size], byteorder) for part in parts])
+    return (total & (1 << 8 * size) - 1).to_bytes(size, byteorder)
 
 
 def apply_signs(aggregate: Aggregate, states: list[State]) -> list[State]:

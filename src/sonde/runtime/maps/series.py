@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...base.record import Value
 from ...base.words import MASK, divide_toward_zero, read_word
-from ...types import Aggregate
+from ...types import AGGREGATES, Aggregate
 from .aggregates import Drawing
 
 WIDTH = 52  # places between the least and the greatest value
@@ -132,12 +132,13 @@ def merge_series(aggregate: Aggregate, words: Sequence[int], cpus: int) -> tuple
 
 def _combine_values(aggregate: Aggregate, ours: Sequence[int], theirs: Sequence[int]) -> Sequence[int]:
     """(value, extra) of one interval from two CPUs."""
-    if aggregate.agg in ("sum", "avg"):
+    merges = AGGREGATES[aggregate.agg].merges if aggregate.agg else ""
+    if merges == "add":
         return [(ours[0] + theirs[0]) & MASK, ours[1] + theirs[1] if aggregate.agg == "avg" else 0]
-    if aggregate.agg == "":
+    if not merges:
         return ours if ours[1] >= theirs[1] else theirs
     first = read_word(ours[0], aggregate.signed) <= read_word(theirs[0], aggregate.signed)
-    return ours if first == (aggregate.agg == "min") else theirs
+    return ours if first == (merges == "least") else theirs
 
 
 def make_series(aggregate: Aggregate, words: Sequence[int]) -> Series:

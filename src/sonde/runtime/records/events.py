@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sys import byteorder
-
 from ...base.record import Value
 from ...layouts.event_records import read_header
 from ...spec import EventSite, MapSpec, ScriptSpec
@@ -12,7 +10,7 @@ from ..context import is_group
 from ..maps.access import Map, RawItem, RawValue
 from ..maps.aggregate_values import aggregate_value
 from ..maps.aggregates import Histogram, Stats
-from ..maps.merge import State, add_states
+from ..maps.merge import State, add_numbers, add_states
 from .decoders import DecodeColumn, make_column_decoder, make_decoder
 from .values import DecodingContext, Item, Items, ScriptValue, key_text
 
@@ -151,9 +149,7 @@ class MapDecoder:
     def _add_values(self, values: list[RawValue]) -> RawValue:
         if self._aggregate is not None:
             return add_states(self._aggregate, [value for value in values if not isinstance(value, bytes)])
-        size = self._spec.value_size
-        total = sum([int.from_bytes(value, byteorder) for value in values if isinstance(value, bytes)])
-        return (total & (1 << 8 * size) - 1).to_bytes(size, byteorder)
+        return add_numbers([value for value in values if isinstance(value, bytes)], self._spec.value_size)
 
 
 class MapReader:
