@@ -147,6 +147,14 @@ class Inlined(Record):
         return ", ".join(shown[:5]) + more + (f" ({self.places} places)" if self.places > 1 else "")
 
 
+class BpfFunction(Record):
+    """A function of the loaded BPF program with the number ``program``. ``attachable``: the kernel knows its types."""
+
+    program: int
+    name: str
+    attachable: bool
+
+
 class KernelFunction(Record):
     """A function of the kernel as its type information tells it.
 

@@ -13,7 +13,7 @@ from sonde.semantics.callees import Language
 from sonde.semantics.check import check_script
 from sonde.semantics.script_options import Options
 from sonde.semantics.typed import CheckedScript
-from sonde.semantics.world import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
+from sonde.semantics.world import BpfFunction, KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from sonde.source import Source
 from sonde.spec import Implementation, Inlined, SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
 from sonde.types import (
@@ -198,8 +198,8 @@ class FakeWorld:
             return KernelFunction(name, module, 5, struct("_args", {"sk": kernel(SOCK)}), INT32)
         return FUNCTIONS.get(name) if module in ("", "vmlinux") else None
 
-    def bpf_functions(self) -> list[tuple[int, str, bool]]:
-        return [(12, "count_packets", True), (13, "bare", False)]
+    def bpf_functions(self) -> list[BpfFunction]:
+        return [BpfFunction(12, "count_packets", True), BpfFunction(13, "bare", False)]
 
     def function_names(self) -> list[tuple[str, str]]:
         return [("vmlinux", name) for name in FUNCTIONS]

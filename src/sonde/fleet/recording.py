@@ -105,6 +105,16 @@ class FleetFacts(Record):
     zone: Json
 
 
+class FleetEntry(Record):
+    """What happened: its kind, the number of the host, when by the coordinator's clock, and the bytes that came. Of the
+    end of a poll, ``host`` is 1 if the run was over."""
+
+    kind: int
+    host: int
+    time: int
+    data: bytes
+
+
 class FleetRecording:
     """A fleet's recording that was opened: its ``facts``, and what follows."""
 
@@ -118,8 +128,8 @@ class FleetRecording:
             raise RecordingError(f"{name} is no recording of a fleet")
         self.facts = _read_facts(data, name)
 
-    def entries(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """(kind, host's number, time, bytes) of all that happened; RecordingError where the file was changed."""
+    def entries(self) -> Iterator[FleetEntry]:
+        """All that happened; RecordingError where the file was changed."""
         whole = False
         try:
             for tag, data in self._blocks:
@@ -137,14 +147,14 @@ class FleetRecording:
         self._file.close()
 
 
-def _split_entries(data: bytes, name: str) -> Iterator[tuple[int, int, int, bytes]]:
+def _split_entries(data: bytes, name: str) -> Iterator[FleetEntry]:
     at = 0
     while at < len(data):
         end = at + _ENTRY.size
         kind, number, time, size = _ENTRY.unpack(data[at:end].ljust(_ENTRY.size, b"\xff"))
         if end + size > len(data):
             raise RecordingError(f"{name} is damaged: something that happened is not whole")
-        yield kind, number, time, data[end:end + size]
+        yield FleetEntry(kind, number, time, data[end:end + size])
         at = end + size
 
 
@@ -183,32 +193,33 @@ class RecordedFleet(FleetState):
 
     def poll(self, timeout: float) -> list[HostEvent | MergedPrint]:
         """What one of the run's polls gave, whatever the ``timeout``."""
-        for kind, number, time, data in () if self._given_up else self._entries:
-            if kind == POLLED:
-                self.done = bool(number)
+        for entry in () if self._given_up else self._entries:
+            if entry.kind == POLLED:
+                self.done = bool(entry.host)
                 if self.done and any(True for _ in self._entries):
                     raise RecordingError(f"{self.recording.name} is damaged: something comes after its end")
-                return self._take_printed(time)
-            self._repeat(kind, number, time, data)
+                return self._take_printed(entry.time)
+            self._repeat(entry)
         self.done = True
         return self._take_printed(self.now)
 
-    def _repeat(self, kind: int, number: int, time: int, data: bytes) -> None:
+    def _repeat(self, entry: FleetEntry) -> None:
         """What happened between two polls."""
-        if number >= len(self.members) or kind > SILENCED:
+        kind = entry.kind
+        if entry.host >= len(self.members) or kind > SILENCED:
             raise RecordingError(f"{self.recording.name} is damaged: "
                                  "a host, or something that happened, of no known number")
-        member = self.members[number]
+        member = self.members[entry.host]
         if kind == DATA:
-            for _ in member.receive(data, self._shapes, time):
+            for _ in member.receive(entry.data, self._shapes, entry.time):
                 pass  # what the coordinator does then is among what happened
         elif kind == LEFT:
-            member.leave(*_read_reason(data))
+            member.leave(*_read_reason(entry.data))
         elif kind == SILENCED:
-            member.fall_silent(_read_reason(data)[0])
+            member.fall_silent(_read_reason(entry.data)[0])
         elif kind == BEGUN:
             self._adopt_shapes()
-            self.started_at = time
+            self.started_at = entry.time
         elif kind == STOPPED:
             self.end_requested = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..language.ast import AttachPoint
-from ..spec import Attach, KernelDetail
+from ..spec import Attach, BpfFunction, KernelDetail
 from .finder import ProbeFinder, is_pattern, pattern_matcher
 
 
@@ -20,32 +20,33 @@ def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, part
             wild=len(parts) == 1)
     every = finder.world.bpf_functions()
     in_number, in_name = pattern_matcher(number), pattern_matcher(name)
-    chosen = [(n, f, attachable) for n, f, attachable in every if in_number(str(n)) and in_name(f)]
+    chosen = [each for each in every if in_number(str(each.program)) and in_name(each.name)]
     wild = len(chosen) > 1 or is_pattern(name)
-    attach = [a for a in [_make_attach(finder, kind, n, f, wild) for n, f, attachable in chosen if attachable] if a]
+    attach = [a for each in chosen if each.attachable if (a := _make_attach(finder, kind, each, wild)) is not None]
     if attach:
         return attach
     if chosen:
-        return finder.report_missing(point, [f"program {chosen[0][0]} was loaded without function information (BTF), "
-                                             "and the kernel attaches to none that was"])
+        return finder.report_missing(point, [f"program {chosen[0].program} was loaded without function information "
+                                             "(BTF), and the kernel attaches to none that was"])
     return finder.report_missing(point, ["no loaded BPF program has such a function",
                                          *_near_bpf_functions(finder, kind, name, every)],
                                  "" if is_pattern(f"{number}:{name}") else f"No matches for {kind} bpf:{name}.",
                                  wild=len(parts) == 1)
 
 
-def _make_attach(finder: ProbeFinder, kind: str, number: int, function: str, wild: bool) -> Attach | None:
+def _make_attach(finder: ProbeFinder, kind: str, function: BpfFunction, wild: bool) -> Attach | None:
     """None if the program ended meanwhile."""
-    target = f"bpf:{number}"
-    known = finder.world.kernel_function(function, target)
+    target = f"bpf:{function.program}"
+    known = finder.world.kernel_function(function.name, target)
     if known is None:
         return None
-    return Attach(kind, f"{kind}:{target}:{function}", target, function, pid=finder.options.pid,
+    return Attach(kind, f"{kind}:{target}:{function.name}", target, function.name, pid=finder.options.pid,
                   detail=KernelDetail(known.id, target, known.result), wild=wild)
 
 
-def _near_bpf_functions(finder: ProbeFinder, kind: str, name: str, every: list[tuple[int, str, bool]]) -> list[str]:
-    usable = [(n, f) for n, f, attachable in every if attachable]
-    elsewhere = [f"program {n} has it: {kind}:bpf:{n}:{f}" for n, f in usable if f == name][:3]
-    return elsewhere or finder.did_you_mean(f"{kind}:bpf:", name, {f for _, f in usable}) or [
+def _near_bpf_functions(finder: ProbeFinder, kind: str, name: str, every: list[BpfFunction]) -> list[str]:
+    usable = [each for each in every if each.attachable]
+    elsewhere = [f"program {each.program} has it: {kind}:bpf:{each.program}:{name}" for each in usable
+                 if each.name == name][:3]
+    return elsewhere or finder.did_you_mean(f"{kind}:bpf:", name, {each.name for each in usable}) or [
         f"list them with: sonde -l '{kind}:bpf:*'" if every else "no BPF program is loaded"]

@@ -8,6 +8,7 @@ an exception.
 from __future__ import annotations
 
 from ..base.fast_stdlib import Protocol
+from ..spec import BpfFunction as BpfFunction
 from ..spec import Implementation as Implementation
 from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
@@ -90,8 +91,8 @@ class World(Protocol):
         """The prototype of a kernel function that the kernel's type information has; ``module`` "" is any, "bpf:ID" a
         loaded BPF program."""
 
-    def bpf_functions(self) -> list[tuple[int, str, bool]]:
-        """(program's number, function, whether it can be attached to) of loaded BPF programs."""
+    def bpf_functions(self) -> list[BpfFunction]:
+        """The functions of loaded BPF programs."""
 
     def function_names(self) -> list[tuple[str, str]]:
         """(module, function) of every function that has a prototype."""

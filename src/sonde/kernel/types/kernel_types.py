@@ -8,7 +8,7 @@ from ...base.fast_stdlib import cached_property
 from ...btf import codec
 from ...btf.query import Btf
 from ...errors import MachineError
-from ...spec import KernelFunction
+from ...spec import BpfFunction, KernelFunction
 from ...types import BOOL, Enum, Int, Struct, StructField, Type, round_up
 
 TYPE_CHECKING = False
@@ -150,8 +150,8 @@ class KernelTypes:
         """A function of a loaded BPF program, in Worlds that have any."""
         return None
 
-    def bpf_functions(self) -> list[tuple[int, str, bool]]:
-        """(program id, function, whether it can be attached to) of loaded BPF programs."""
+    def bpf_functions(self) -> list[BpfFunction]:
+        """The functions of loaded BPF programs."""
         return []
 
     def kernel_functions(self) -> list[tuple[str, str]]:

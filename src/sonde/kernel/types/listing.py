@@ -151,7 +151,7 @@ def _list_typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     if not world.has_feature("fentry") and (of_bpf or not world.has_feature("kprobes")):  # which serve it otherwise
         return []
     if of_bpf:
-        return [f"bpf:{number}:{name}" for number, name, attachable in world.bpf_functions() if attachable]
+        return [f"bpf:{each.program}:{each.name}" for each in world.bpf_functions() if each.attachable]
     traceable = set(world.kernel_functions())
     return sorted({f"{module}:{name}" for module, name in world.function_names()
                    if not traceable or (module, name) in traceable})

@@ -15,6 +15,7 @@ from ...btf.query import Btf
 from ...errors import MachineError
 from ...layouts.uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from ...spec import (
+    BpfFunction,
     Implementation,
     Inlined,
     KernelFunction,
@@ -256,12 +257,12 @@ class LiveWorld(KernelTypes, UserSide):
 
         return bpf_programs.program_function(number, name, self.btf.find_struct) if self.btf else None
 
-    def bpf_functions(self) -> list[tuple[int, str, bool]]:
-        """(program id, function, whether it can be attached to) of loaded BPF programs. One without function
-        information goes by its program name, of at most 15 characters."""
+    def bpf_functions(self) -> list[BpfFunction]:
+        """The functions of loaded BPF programs. One without function information goes by its program name, of at most
+        15 characters."""
         from . import bpf_programs
 
-        return [(program.id, name, bool(program.functions)) for program in bpf_programs.loaded_programs()
+        return [BpfFunction(program.id, name, bool(program.functions)) for program in bpf_programs.loaded_programs()
                 for name in ([name for _, name in program.functions] or [program.name])]
 
     def is_function_traceable(self, name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import log10
 
 from ... import types as t
+from ...base.record import Record
 from ...runtime.maps.aggregates import Drawing, Stats
 from ...runtime.records.values import Items, ScriptValue, to_text
 from ...spec import MapSpec, ScriptSpec
@@ -29,6 +30,15 @@ def quote_dot(text: str) -> str:
     """A double-quoted string of the DOT language."""
     valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return f'"{valid.translate(_QUOTED)}"'
+
+
+class Edge(Record):
+    """From one node to another, by their names in the graph."""
+
+    start: str
+    end: str
+    label: str
+    weight: float
 
 
 class DotView(Base):
@@ -64,19 +74,20 @@ class DotView(Base):
     def finish(self) -> None:
         nodes: dict[str, str] = {}
         edges = [edge for name in sorted(self._totals) for edge in self._collect_edges(name, nodes)]
-        heaviest = max([weight for _, _, _, weight in edges], default=0)
+        heaviest = max([edge.weight for edge in edges], default=0)
         self.write(self.run_comment("//"))
         self.write(f"digraph {quote_dot(self.entitle('sonde'))} {{\n  rankdir=LR;\n"
                    '  node [shape=box, style="rounded,filled", fillcolor="#e8f0f8", fontname="sans-serif"];\n'
                    '  edge [color="#5a6b7d", fontname="sans-serif", fontsize=10];\n')
         for text, node in nodes.items():
             self.write(f"  {node} [label={quote_dot(text)}];\n")
-        for start, end, text, weight in edges:
-            self.write(f"  {start} -> {end} [label={quote_dot(text)}, penwidth={_edge_width(weight, heaviest)}];\n")
+        for edge in edges:
+            self.write(f"  {edge.start} -> {edge.end} [label={quote_dot(edge.label)}, "
+                       f"penwidth={_edge_width(edge.weight, heaviest)}];\n")
         self.write("}\n")
 
-    def _collect_edges(self, name: str, nodes: dict[str, str]) -> list[tuple[str, str, str, float]]:
-        """(node, node, label, weight) of each element; a key that came several times is added up."""
+    def _collect_edges(self, name: str, nodes: dict[str, str]) -> list[Edge]:
+        """An edge for each element; a key that came several times is added up."""
         spec = self._specs[name]
         pair = edge_ends(spec)
         assert pair is not None
@@ -92,8 +103,8 @@ class DotView(Base):
             values = values if adds else values[-1:]
             first = nodes.setdefault(start, f"n{len(nodes)}")
             second = nodes.setdefault(end, f"n{len(nodes)}")
-            edges.append((first, second, f"{lead}{rest + ': ' if rest else ''}{_values_text(values)}",
-                          _edge_weight(values)))
+            edges.append(Edge(first, second, f"{lead}{rest + ': ' if rest else ''}{_values_text(values)}",
+                              _edge_weight(values)))
         return edges
 
 

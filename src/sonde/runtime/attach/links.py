@@ -12,6 +12,7 @@ import errno
 import os
 from itertools import takewhile
 
+from ...base.record import Record
 from ...errors import AttachError, SondeError, SyscallError
 from ...kernel import syscalls
 from ...kernel.host import online_cpus
@@ -242,12 +243,12 @@ def _attach_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) ->
 
 
 def _attach_uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
-    kind, return_bit, counter_shift = _probe_pmu("uprobe")
-    config = 1 << return_bit if point.kind == "uretprobe" else 0
-    config |= semaphore(point) << counter_shift
+    pmu = _probe_pmu("uprobe")
+    config = 1 << pmu.return_bit if point.kind == "uretprobe" else 0
+    config |= semaphore(point) << pmu.counter_shift
     from ...kernel.foreign.opening import path_for_kernel
     with path_for_kernel(point.target) as path:
-        event = syscalls.perf_event_open(kind, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
+        event = syscalls.perf_event_open(pmu.type, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
                                          config1=os.fsencode(path), config2=point.offset)
     links.attach_to_event(program, event, cookie)
 
@@ -277,9 +278,9 @@ def _link_uprobes(spec: ProgramSpec, program: Fd, links: Links, members: Sequenc
 
 
 def _attach_kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
-    kind, return_bit, _ = _probe_pmu("kprobe")
+    pmu = _probe_pmu("kprobe")
     module = "" if point.target in ("", "vmlinux") else f"{point.target}:"
-    event = syscalls.perf_event_open(kind, 1 << return_bit if KINDS[point.method].returns else 0, cpu=0,
+    event = syscalls.perf_event_open(pmu.type, 1 << pmu.return_bit if KINDS[point.method].returns else 0, cpu=0,
                                      config1=f"{module}{point.event}".encode() if point.event else 0,
                                      config2=point.offset)
     links.attach_to_event(program, event, cookie, name=point.name)
@@ -485,14 +486,22 @@ def tracepoint_id(point: Attach) -> int:
                       [f"list them with: sonde -l 'tracepoint:{point.target}:*'"])
 
 
-def _probe_pmu(name: str) -> tuple[int, int, int]:
-    """Of perf's "uprobe" or "kprobe": type number, config bit "on return", config shift of a semaphore's offset."""
+class ProbePmu(Record):
+    """perf's "uprobe" or "kprobe": its number as a type, the bit of config that means "on return", and by how much
+    a semaphore's offset is shifted there."""
+
+    type: int
+    return_bit: int
+    counter_shift: int
+
+
+def _probe_pmu(name: str) -> ProbePmu:
     root = f"/sys/bus/event_source/devices/{name}"
     try:
         with open(f"{root}/type", encoding="utf-8") as file:
             kind = int(file.read())
         semaphore = _config_bit(f"{root}/format/ref_ctr_offset") if name == "uprobe" else 0
-        return kind, _config_bit(f"{root}/format/retprobe"), semaphore
+        return ProbePmu(kind, _config_bit(f"{root}/format/retprobe"), semaphore)
     except OSError:
         raise AttachError(f"{name}: this kernel is built without {name}s", name, errno.ENODEV,
                           [f"CONFIG_{name.upper()}_EVENTS is needed"]) from None
