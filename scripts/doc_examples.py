@@ -208,6 +208,8 @@ TYPES: list[tuple[str, str, str]] = [
 
 # code -> (meaning, a script that yields it; "" where it takes a certain machine)
 ERRORS: dict[str, tuple[str, str]] = {
+    "sealed-filter": ("The script of a fleet has a filter of packets, and the agent's policy does not let it use files.", ""),
+    "no-libpcap": ("A filter of packets needs libpcap, which is not installed.", ""),
     "aggregate-value": ("count(), hist() and their like are values of maps only.", "begin { $x = count(); }"),
     "arity": ("A function has too many or too few arguments.", "begin { exit(1, 2); }"),
     "array-bounds": ("An index is outside its array.", "struct s { int a[2]; };\nbegin { $p = (struct s *)0; print($p.a[5]); }"),
@@ -215,6 +217,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "bad-cast": ("The value cannot be cast to this type.", 'begin { $x = (struct task_struct)"x"; }'),
     "bad-condition": ("A condition is neither a number nor a pointer.", "#if 1 / 0\n#endif\nbegin { }"),
     "bad-define": ("#define is malformed.", "#define 1 2\nbegin { }"),
+    "bad-filter": ("libpcap does not take the filter.", 'rawtracepoint:net_dev_queue /pcap("tcp prot 80", args.skb)/ { }'),
     "bad-format": ("The format is malformed.", 'begin { printf("%999999999d", 1); }'),
     "bad-include": ("#include names no header.", "#include x\nbegin { }"),
     "bad-header": ("A header needs libclang, and libclang reports an error in it.", '// a.h: struct s { unknown x : ; };\n#include "a.h"\nbegin { print(1); }'),

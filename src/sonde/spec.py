@@ -155,6 +155,14 @@ class BpfFunction(Record):
     attachable: bool
 
 
+class ClassicFilter(Record):
+    """A packet filter as classic BPF: (code, jump if true, jump if false, k) of each instruction; or why there is
+    none."""
+
+    instructions: list[tuple[int, int, int, int]]
+    problem: str = ""
+
+
 class KernelFunction(Record):
     """A function of the kernel as its type information tells it.
 
@@ -449,7 +457,7 @@ class ErrorSite(Record):
     """A place where something can fail at run time; counted in the kernel, reported by script line.
 
     kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, args_lost, return_missed,
-    preempted, other failures (helper).
+    preempted, packet_bare, packet_read, packet_headers, other failures (helper).
     """
 
     kind: str

@@ -166,6 +166,16 @@ def _probe_rdonly_cast(program: str) -> Probe:
     return probe
 
 
+def _probe_rdonly_memory(program: str) -> Probe:
+    """task = bpf_get_current_task(); p = bpf_rdonly_cast(task, void); load four bytes from p + 1."""
+    def probe(host: Features) -> bool | None:
+        kfunc = host.ids.find_id("bpf_rdonly_cast", codec.FUNC) if host.ids is not None else 0
+        code = (*_helper_call("get_current_task"), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=0),
+                insn.call_kfunc(kfunc), insn.load(3, 0, 1, 4))
+        return _try_program(program, code) if kfunc else False
+    return probe
+
+
 def _can_call_kfunc(host: Features, kfunc: int, program: str) -> bool | None:
     """Load a program that calls it without arguments, and read why the verifier refuses."""
     from . import syscalls
@@ -359,6 +369,8 @@ TABLE = [
             lambda host: _combine_answers([host.check_feature(f"rdonly_cast_{program}") for program in _TRACERS])),
     *[Feature(f"rdonly_cast_{program}", f"the same in {program} programs", "6.2", _probe_rdonly_cast(program))
       for program in _TRACERS],
+    Feature("rdonly_memory", "loads of any size through any kernel pointer", "6.17",
+            lambda host: _combine_answers([_probe_rdonly_memory(program)(host) for program in _TRACERS])),
     Feature("isa_v4", "sign extension and signed division", "6.6",
             _probe_program("raw_tracepoint", (insn.alu("mov", 0), insn.sign_extend(1, 0, 8)))),
     Feature("long_jumps", "jumps of more than 32,767 instructions", "6.6",

@@ -31,6 +31,9 @@ _MESSAGES = {
     "unwind_deep": "User stack deeper than 127 frames: the innermost are shown.",
     "args_lost": "Event dropped: there was no room for its arguments until the function returned.",
     "return_missed": "Event dropped, and likely more: the kernel missed the return, with too many calls under way.",
+    "packet_bare": "A packet without the header that the filter needs: the filter does not match it.",
+    "packet_read": "Part of a packet could not be read: the filter does not match it.",
+    "packet_headers": "A packet with more headers of IPv6 than a filter follows: the filter does not match it.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }

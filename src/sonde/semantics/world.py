@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..base.fast_stdlib import Protocol
 from ..spec import BpfFunction as BpfFunction
+from ..spec import ClassicFilter as ClassicFilter
 from ..spec import Implementation as Implementation
 from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
@@ -159,3 +160,7 @@ class World(Protocol):
         """Static probes of an ELF file, one for each place."""
 
     def cgroup_id(self, path: str) -> int | None: ...
+
+    def packet_filter(self, expression: str, link: str) -> ClassicFilter | None:
+        """A filter of pcap-filter(7) for packets that begin with the header of ``link`` ("ethernet" or "ip"), or what
+        is wrong with it; None where libpcap is not installed."""

@@ -56,7 +56,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MOST_AT_THE_ROOT = 10  # modules beside the rooms
 
-CTYPES_HOMES = {"kernel/libc.py", "kernel/foreign/demangle.py"}  # system calls; the C++ runtime's demangler
+# system calls; the C++ runtime's demangler; libpcap
+CTYPES_HOMES = {"kernel/libc.py", "kernel/foreign/demangle.py", "kernel/pcap.py"}
 
 # Libraries of the extras, and who may import them: in the function that needs them, never at module level.
 EXTRAS = {"kernel/foreign/dwarf.py": {"elftools"}, "kernel/foreign/dwarf_places.py": {"elftools"},

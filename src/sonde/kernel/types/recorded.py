@@ -23,7 +23,16 @@ from ...arch.syscalls import syscall_number
 from ...btf import codec
 from ...btf.query import Btf, open_file, parse_btf
 from ...errors import MachineError
-from ...spec import Implementation, Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
+from ...spec import (
+    ClassicFilter,
+    Implementation,
+    Inlined,
+    SourceLines,
+    TracepointFormat,
+    UsdtProbe,
+    UserFunction,
+    UserPrototype,
+)
 from ...types import Str, Struct, StructField, Type
 from ..features import ROWS
 from . import tracefs
@@ -157,6 +166,12 @@ class RecordedWorld(KernelTypes):
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         """None are recorded."""
         return []
+
+    def packet_filter(self, expression: str, link: str) -> ClassicFilter | None:
+        """What libpcap says here: it does not depend on the kernel."""
+        from ..pcap import compile_filter
+
+        return compile_filter(expression, link)
 
     def cgroup_id(self, path: str) -> int | None:
         """The root's id."""

@@ -16,6 +16,7 @@ from ...errors import MachineError
 from ...layouts.uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from ...spec import (
     BpfFunction,
+    ClassicFilter,
     Implementation,
     Inlined,
     KernelFunction,
@@ -111,6 +112,12 @@ class UserSide:
             return returns.return_hazard(_elf_file(path), offset)
         except MachineError:
             return "unclear"
+
+    def packet_filter(self, expression: str, link: str) -> ClassicFilter | None:
+        """A filter of pcap-filter(7); None where libpcap is not installed."""
+        from ..pcap import compile_filter
+
+        return compile_filter(expression, link)
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a symbol in a process, from the files that it has mapped."""

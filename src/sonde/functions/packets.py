@@ -1,0 +1,77 @@
+"""Packets in the kernel: filters that tcpdump has."""
+
+from __future__ import annotations
+
+from ..compiler.ir import BasicBlock
+from ..compiler.lower import packets
+from ..compiler.lower.calls import Function
+from ..compiler.lower.classic import uses_extensions
+from ..compiler.lower.core import Lower
+from ..language.ast import Call, Choice
+from ..semantics import convert
+from ..semantics.callees import Types, choice_of, value_type
+from ..semantics.context import CheckContext, fold_constant
+from ..types import BOOL, Pointer, Struct, Type
+
+# A traced program's context -> what the kernel passes it for that.
+KINDS = {"sk_buff": "sk_buff", "__sk_buff": "sk_buff", "xdp_buff": "xdp_buff", "xdp_md": "xdp_buff"}
+_PACKAGES = ["libpcap0.8 is its package in Debian and Ubuntu, libpcap in Fedora, Arch and Alpine, libpcap1 in openSUSE"]
+
+
+class PacketFilter(Choice):
+    """A filter, and the struct that it gets a pointer to."""
+
+    filter: packets.Filter
+    packet: Struct
+
+
+def find_packet(context: CheckContext, node: Call, at: int, type: Type | None) -> Struct | None:
+    """The kernel's struct of the packet that argument ``at`` points to; None after an error."""
+    target = type.to if isinstance(type, Pointer) else None
+    name = KINDS.get(target.name) if isinstance(target, Struct) else None
+    struct = context.world.find_struct(name) if name else None
+    if struct is None:
+        given = convert.type_name(value_type(type))
+        context.error("bad-argument", f"{node.name}() expects a pointer to a struct sk_buff, struct xdp_buff or struct "
+                      f"__sk_buff ({given} provided)", node.args[at], ["cast it: (struct sk_buff *)args.skbaddr"])
+    return struct
+
+
+def check_pcap(context: CheckContext, node: Call, types: Types) -> Type | None:
+    packet, text = find_packet(context, node, 1, types[1]), str(node.args[0].const)
+    if packet is None:
+        return None
+    if not text.strip():
+        return fold_constant(node, 1, BOOL)  # as tcpdump has it
+    if context.options.sealed:
+        context.error("sealed-filter", "the agent's policy does not let scripts use files: pcap()", node,
+                      ["libpcap looks up names of hosts and services; files = true in the policy permits it"])
+        return None
+    link, network = (context.world.packet_filter(text, kind) for kind in ("ethernet", "ip"))
+    if link is None or network is None:
+        context.error("no-libpcap", "pcap() needs libpcap, which is not installed", node, _PACKAGES)
+        return None
+    problem = link.problem
+    if not problem and uses_extensions(link.instructions):
+        problem = "a packet in the kernel does not say in which direction it goes"
+    if problem:
+        hints = ["each of its parts can match, but not all at once"] if problem == _REJECTS else []
+        context.error("bad-filter", f"pcap(): {problem}", node.args[0], hints)
+        return None
+    bare = [] if network.problem == _REJECTS else None if network.problem else network.instructions
+    node.choice = PacketFilter(packets.Filter(link.instructions, bare), packet)
+    return BOOL
+
+
+_REJECTS = "expression rejects all packets"
+
+
+def _branch_on_pcap(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
+    chosen = choice_of(call, PacketFilter)
+    packets.branch_on_filter(lo, lo.scalar_value(call.args[1]), chosen.packet, chosen.filter, yes, no)
+
+
+ROWS = (
+    Function("pcap", ("filter:literal", "packet:ptr"), BOOL, "Whether a packet passes a filter of tcpdump's.",
+             'pcap("tcp port 443", $skb)', check_pcap, condition=_branch_on_pcap),
+)

@@ -1,0 +1,143 @@
+"""pcap() in the kernel: frames that a test sends, in namespaces of its own; libpcap's verdict on the same bytes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from namespaces import Pair, connected, port_of, receive
+from packet_filters import FilterMaker, PacketMaker, has_libpcap, libpcap_verdict
+from sonde.kernel.pcap import compile_filter
+from support import Tracer, run_sonde, trace, wait_for
+
+SEED = int(os.environ.get("SONDE_FUZZ_SEED", str(int(time.time()) % (1 << 24))))
+FRAMES, TOGETHER, ROUNDS = 60, 16, 6
+TYPES = {b"\x08\x00", b"\x86\xdd", b"\x08\x06", b"\x81\x00", b"\x88\xa8", b"\x88\x47"}
+
+pytestmark = pytest.mark.skipif(not has_libpcap(), reason="libpcap is not installed")
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with Pair() as made:
+        yield made
+
+
+def send_frames(pair: Pair, frames: list[bytes]) -> None:
+    """The frames, from one end of the pair to the other."""
+    with pair.a.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+        sock.bind((pair.a.device, 0x88B5))
+        for frame in frames:
+            sock.send(frame)
+
+
+def test_verdicts_in_the_kernel(pair: Pair) -> None:
+    """Frames are told apart by what this process sends: nothing else is in ours."""
+    print(f"SONDE_FUZZ_SEED={SEED}")
+    maker, filters = PacketMaker(SEED), FilterMaker(SEED, chains=False)
+    frames = [frame for frame, _ in (maker.frame() for _ in range(FRAMES)) if len(frame) >= 20]
+    matches = 0
+    for _ in range(ROUNDS):
+        texts: list[str] = []
+        while len(texts) < TOGETHER:
+            text = filters.expression()
+            answer = compile_filter(text, "ethernet")
+            if answer is not None and not answer.problem:
+                texts.append(text)
+        bits = " | ".join(f'((uint64)pcap("{text}", args.skb) << {at})' for at, text in enumerate(texts))
+        for event, side in (("net_dev_queue", pair.a), ("netif_receive_skb", pair.b)):
+            script = f'rawtracepoint:{event} /args.skb.dev.name == "{side.device}"/ {{ ' \
+                f'printf("%d %d\\n", args.skb.len + (args.skb.data - args.skb.head) - args.skb.mac_header, {bits}); }}'
+            tracer = trace(script, lambda: send_frames(pair, frames))
+            got = [tuple(map(int, line.split())) for line in tracer.lines]
+            wanted = [(len(frame), sum(verdict(text, frame) << at for at, text in enumerate(texts)))
+                      for frame in frames]
+            assert got == wanted, f"{event}\n" + "\n".join(texts)
+            assert "WARNING" not in tracer.stderr
+            matches += sum(bits.bit_count() for _, bits in wanted)
+    assert matches > ROUNDS * FRAMES
+
+
+def verdict(text: str, frame: bytes) -> bool:
+    answer = compile_filter(text, "ethernet")
+    assert answer is not None
+    return libpcap_verdict(answer.instructions, frame)
+
+
+def test_a_connection_by_its_port(pair: Pair) -> None:
+    """What goes over a connection is all that a filter for its port shows, in both directions."""
+    listener = pair.b.listener()
+    port = port_of(listener)
+    script = 'rawtracepoint:net_dev_queue /pcap(getopt("filter", ""), args.skb)/ { @ = count(); }'
+
+    def talk() -> None:
+        near, far = connected(pair.a, listener)
+        near.sendall(b"x" * 5000)
+        receive(far, 5000)
+        far.close()
+        near.close()
+
+    before = pair.a.counters()["TcpOutSegs"] + pair.b.counters()["TcpOutSegs"]
+    with Tracer("-e", script, "--", f"--filter=tcp port {port}") as tracer:
+        with listener:
+            talk()
+        time.sleep(0.2)
+    after = pair.a.counters()["TcpOutSegs"] + pair.b.counters()["TcpOutSegs"]
+    [line] = tracer.lines
+    assert 6 <= int(line.split()[1]) <= after - before
+
+
+def test_a_header_that_is_not_there_yet(pair: Pair) -> None:
+    """A segment in a socket's queue has no headers: no filter can say what it is, and that is told."""
+    script = 'rawtracepoint:tcp_retransmit_skb /pcap("tcp", args.skb)/ { @ = count(); }'
+    with pair.b.listener() as listener:
+        near, far = connected(pair.a, listener)
+        with near, far, Tracer("-e", script) as tracer:
+            lost = pair.a.counters()["TcpRetransSegs"]
+            pair.b.address("del")  # nobody answers now
+            near.sendall(b"x" * 500)
+            wait_for(lambda: pair.a.counters()["TcpRetransSegs"] > lost)
+            pair.b.address("add")
+    assert "without the header that the filter needs" in tracer.stderr
+
+
+@pytest.mark.parametrize("expression, says", [
+    ("tcp port", "can't parse filter expression: syntax error"), ("port nosuchservice", "nosuchservice"),
+    ("tcp and udp", "expression rejects all packets"), ("inbound", "in which direction"),
+    ("ip host 1.2.3.4.5", "1.2.3.4.5")])
+def test_errors_stand_at_the_expression(expression: str, says: str) -> None:
+    script = f'rawtracepoint:net_dev_queue /pcap("{expression}", args.skb)/ {{ @ = count(); }}'
+    done = run_sonde("-e", script)
+    at = script.index('"') + 1
+    assert done.returncode == 1 and says in done.stderr
+    assert f":1:{at}-{at + len(expression) + 2}: ERROR: " in done.stderr
+
+
+def test_other_pointers_are_refused() -> None:
+    done = run_sonde("-e", 'rawtracepoint:net_dev_queue /pcap("tcp", args.skb.dev)/ { @ = count(); }')
+    assert done.returncode == 1 and "expects a pointer to a struct sk_buff" in done.stderr
+
+
+def test_parameters(pair: Pair) -> None:
+    """$1 is the filter, quoted or by str()."""
+    maker = PacketMaker(7)
+    frames = [frame for frame, _ in (maker.frame() for _ in range(40)) if len(frame) >= 20]
+    script = f'rawtracepoint:net_dev_queue /args.skb.dev.name == "{pair.a.device}" && pcap(str($1), args.skb)/ ' \
+        '{ @ = count(); }'
+    with Tracer("-e", script, "ip or arp") as tracer:
+        send_frames(pair, frames)
+    assert tracer.lines == [f"@: {sum(verdict('ip or arp', frame) for frame in frames)}"]
+
+
+def test_without_libpcap() -> None:
+    """It is said what is missing, and how to get it."""
+    hidden = "import sonde.kernel.pcap as pcap; pcap._libraries.append(None); from sonde.compiling import compile; " \
+        "compile('rawtracepoint:net_dev_queue { print(pcap(\"tcp\", args.skb)); }')"
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)
+    assert "pcap() needs libpcap, which is not installed" in done.stderr and "libpcap0.8" in done.stderr
