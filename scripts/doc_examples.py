@@ -82,6 +82,8 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "elapsed": 'interval:s:1 { printf("%d s\\n", elapsed / 1s); }',
     "func": "kprobe:vfs_read,kprobe:vfs_write { @[func] = count(); }",
     "gid": "begin { print(gid); }",
+    "goid": "uprobe:/bin/svc:main.work { @[goid] = count(); } "
+            "uprobe:/bin/svc:runtime.execute { @run[goid(arg0)] = count(); }",
     "has_cpid": "begin { if (!has_cpid) { errorf(\"run me with -c\"); exit(1); } }",
     "jiffies": "begin { print(jiffies); }",
     "kstack": "profile:hz:99 { @[kstack] = count(); @top[kstack(3)] = count(); @p[kstack(perf, 5)] = count(); }",
@@ -276,6 +278,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "mixed-memory": ("A function is called with pointers to user memory and with pointers to kernel memory.",
                      "fn where($p: struct task_struct*): int64 { return (int64)$p; }\n"
                      "begin { print(where(kptr(curtask))); print(where((struct task_struct*)uptr(1))); }"),
+    "no-goroutine": ("The probe is in no Go program, or in one whose goroutines Sonde does not know.",
+                     "tracepoint:syscalls:sys_enter_openat { @[goid] = count(); }"),
     "no-module": ("The module named in the attach point is not loaded.", ""),
     "no-retval": ("The function returns nothing.", "fexit:tcp_set_state { print(retval); }"),
     "iter-pid": ("-p cannot be used with an iterator over objects that do not belong to a process.", ""),

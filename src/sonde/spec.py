@@ -196,12 +196,15 @@ class KernelDetail(Detail):
 
 class UserDetail(Detail):
     """Of a user function. ``entry``: the offset is that of a function's first instruction; ``line``: a source line was
-    asked for; ``pattern``: a pattern found it. ``prototype`` is what is known of it, once that was asked for, and
-    ``result`` the type of ``retval`` where one is known."""
+    asked for; ``pattern``: a pattern found it. ``go`` is the version of Go that built the file, "" for any other, and
+    ``skipped`` how far behind the function's first instruction the probe is. ``prototype`` is what is known of it, once
+    that was asked for, and ``result`` the type of ``retval`` where one is known."""
 
     entry: bool = False
     line: bool = False
     pattern: bool = False
+    go: str = ""
+    skipped: int = 0
     prototype: UserPrototype | None = None
     result: Type | None = None
 

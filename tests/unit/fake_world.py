@@ -208,9 +208,12 @@ class FakeWorld:
         return 0xFFFFFFFF81000000 if name == "_text" else None
 
     def find_binaries(self, name: str, pid: int = 0) -> list[str]:
-        return ["/bin/prog"] if name in ("prog", "/bin/prog") else []
+        return ["/bin/prog"] if name in ("prog", "/bin/prog") else [name] if name == "/bin/svc" else []
 
     def user_functions(self, path: str) -> list[UserFunction]:
+        if path == "/bin/svc":  # a Go program
+            return [UserFunction(name, 0x1100 + 64 * index, 0x100 + 64 * index, 64) for index, name in enumerate(
+                ["main.work", "main.Sum[go.shape.int_0]", "net/http.(*conn).serve", "runtime.execute"])]
         return [UserFunction("main", 0x1100, 0x100, 32), UserFunction("work", 0x1200, 0x200, 64),
                 UserFunction("work_alias", 0x1200, 0x200, 64)]
 
@@ -231,6 +234,12 @@ class FakeWorld:
 
     def sample_limit(self) -> int:
         return 50_000
+
+    def go_version(self, path: str) -> str:
+        return "go1.22.3" if path == "/bin/svc" else ""
+
+    def stack_check_length(self, path: str, offset: int) -> int:
+        return 10
 
     def return_hazard(self, path: str, offset: int) -> str:
         return ""

@@ -69,6 +69,11 @@ ROW = Arch(
     sizes_by_value=(),
     pt_regs_size=288,
     # An index of 32 bits, which is extended (sxtw, uxtw), is not understood.
+    # ldr 16(x28),x16; cmp x16,sp; for larger frames sub N,sp,x17, or N in x27 first, and bcc; then bls
+    # (cmd/internal/obj/arm64/obj7.go, stacksplit()).
+    go_arguments=tuple(_AT[f"x{n}"] for n in range(16)), go_goroutine=_AT["x28"], go_stack_arguments=8,
+    go_stack_check=r"\x90\x0b\x40\xf9(?:\xff\x63\x30\xeb|(?:\xf1.{2}\xd1|(?:.{3}[\xd2\xf2\xb2]){1,4}"
+                   r"\xf1\x63\x3b\xeb.{3}\x54)\x3f\x02\x10\xeb)[\x09\x29\x49\x69\x89\xa9\xc9\xe9].{2}\x54",
     operands=(
         ("constant", rf"#?(?P<offset>{INTEGER})"), ("constant", "[wx]zr"),
         ("memory", rf"\[\s*(?P<base>x\d+|sp)\s*"

@@ -68,6 +68,7 @@ ROW = Arch(
     link_register=_AT["ra"], stack_arguments=0,
     vector_arguments=8, result_address_first=True, splits_structs=False, sizes_by_value=(),
     pt_regs_size=288,
+    go_arguments=(), go_goroutine=None, go_stack_arguments=8, go_stack_check="",
     operands=(
         ("constant", rf"(?P<offset>{INTEGER})"), ("constant", "zero"),
         ("memory", rf"(?P<offset>{INTEGER})?\((?P<base>\w+)\)"), ("register", r"(?P<base>\w+)")),

@@ -47,6 +47,12 @@ class Arch(Record):
     then; without a register it is a bit of ``thread_info.status``. ``compat_state`` is a register, a mask and what it
     shows of the register wherever a 32-bit program is interrupted, ``user_state`` the same wherever a user program is.
 
+    ``go_arguments`` are the registers of Go's own calling convention (cmd/compile/abi-internal.md), () where all
+    arguments lie on the stack, ``go_goroutine`` is where it has the address of the running goroutine's ``g``;
+    ``go_stack_arguments`` is where the first argument on the stack lies above the stack pointer, and ``go_stack_check``
+    a regular expression of the instructions with which functions begin that may need a larger stack: they are run again
+    when the stack has grown, and after a goroutine was preempted there.
+
     ``instruction_sizes`` are (mask, value, bytes): the first whose value the first 16 bits of an instruction have tells
     its size; () where that takes a decoder.
     """
@@ -90,6 +96,10 @@ class Arch(Record):
     pt_regs_size: int
     operands: tuple[tuple[str, str], ...]
     operand_registers: tuple[tuple[str, str, int], ...]
+    go_arguments: tuple[int, ...]
+    go_goroutine: int | None
+    go_stack_arguments: int
+    go_stack_check: str  # of bytes as Latin-1
     # debug information
     dwarf_registers: tuple[str, ...]
     dwarf_stack_pointer: int

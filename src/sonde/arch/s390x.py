@@ -75,6 +75,7 @@ ROW = Arch(
     link_register=_AT["r14"], stack_arguments=160,  # above where the called function saves registers
     vector_arguments=4, result_address_first=True, splits_structs=False, sizes_by_value=(1, 2, 4, 8),
     pt_regs_size=168,
+    go_arguments=(), go_goroutine=None, go_stack_arguments=8, go_stack_check="",
     operands=(
         ("constant", rf"(?P<offset>{INTEGER})"), ("register", r"%(?P<base>r\d+)"),
         ("memory", rf"(?P<offset>{INTEGER})?\((?:%(?P<index>r\d+)\s*,\s*)?%(?P<base>r\d+)\)")),

@@ -8,6 +8,12 @@ _ORDER = str.split("r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax i
 _AT = {name: 8 * index for index, name in enumerate(_ORDER)}
 _AT["pc"] = _AT["ip"]
 
+# cmp 16(r14),rsp; for larger frames lea -N(rsp),r12 or mov rsp,r12; sub N,r12; jb first. Before 1.17 g is in the TLS:
+# mov fs:-8,rcx; cmp 16(rcx),rsp. Then jbe (cmd/internal/obj/x86/obj6.go, stacksplit()).
+_GO_CHECK = (r"(?:(?:\x49\x3b\x66\x10|(?:\x4c\x8d\x64\x24.|\x4c\x8d\xa4\x24.{4}|\x49\x89\xe4\x49\x81\xec.{4}"
+             r"(?:\x72.|\x0f\x82.{4}))\x4d\x3b\x66\x10)|\x64\x48\x8b\x0c\x25\xf8\xff\xff\xff"
+             r"(?:\x48\x3b\x61\x10|\x48\x8d(?:\x44\x24.|\x84\x24.{4})\x48\x3b\x41\x10))(?:\x76.|\x0f\x86.{4})")
+
 # Written by scripts/gen_syscalls.py.
 _SYSCALLS = """
 read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask rt_sigreturn
@@ -69,6 +75,8 @@ ROW = Arch(
     link_register=None, stack_arguments=8,  # above the return address
     vector_arguments=8, result_address_first=True, splits_structs=True, sizes_by_value=(),
     pt_regs_size=168,
+    go_arguments=tuple(_AT[n] for n in ("ax", "bx", "cx", "di", "si", "r8", "r9", "r10", "r11")),
+    go_goroutine=_AT["r14"], go_stack_arguments=8, go_stack_check=_GO_CHECK,
     operands=(
         ("constant", rf"\$?(?P<offset>{INTEGER})"),
         ("register", r"%(?P<base>\w+)"),

@@ -13,6 +13,7 @@ from ..compiler.lower.maps import access
 from ..compiler.lower.state import FunctionState
 from ..language.ast import (
     Call,
+    Choice,
     Expr,
     MapRef,
     Variable,
@@ -21,6 +22,7 @@ from ..semantics import convert
 from ..semantics.callees import Types, choice_of
 from ..semantics.calls import check_whole_map
 from ..semantics.context import CheckContext, callback_hints, fold_constant
+from ..semantics.go_types import length_of
 from ..semantics.typed import Element, WholeMap
 from ..types import (
     BOOL,
@@ -32,6 +34,12 @@ from ..types import (
     Stack,
     Type,
 )
+
+
+class Length(Choice):
+    """len() of a value of Go's: the expression that has it."""
+
+    value: Expr
 
 
 def check_clear(context: CheckContext, node: Call, types: Types) -> Type | None:
@@ -183,11 +191,17 @@ def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
     type = context.check_value(target, "len()")
     if type is None or isinstance(type, Stack):
         return None if type is None or context.keep_stacks(type, target) is None else INT64
+    length = length_of(target, type)
+    if length is not None and context.check_value(length) is not None:
+        node.choice = Length(length)
+        return INT64
     context.error("bad-argument", "call to len() expects a map, ustack, or kstack", node)
     return None
 
 
 def _lower_len(lo: Lower, call: Call) -> Operand:
+    if isinstance(call.choice, Length):
+        return lo.scalar_value(call.choice.value)
     if not isinstance(call.choice, WholeMap):  # a stack
         stack = call.args[0]
         assert isinstance(stack.type, Stack)
@@ -236,6 +250,7 @@ ROWS = (
     Function("find", ("map:map", "key:raw", "value:var"), BOOL, "Look a key up and keep its value, in one step.",
              "find(@x, tid, $start)", check_find, on_map="look", macro=True, acts=True, scalar=_lower_find),
     Function("is_scalar", ("map:raw",), BOOL, "Whether a map has no keys.", "is_scalar(@x)", check_is_scalar),
-    Function("len", ("of:raw",), INT64, "Number of keys of a map or frames of a stack.", "len(@x)", check_len,
+    Function("len", ("of:raw",), INT64, "Number of keys of a map or frames of a stack; length of a string, slice, map "
+             "or channel of Go's.", "len(@x)", check_len,
              on_map="look", macro=True, scalar=_lower_len),
 )

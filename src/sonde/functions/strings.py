@@ -25,6 +25,7 @@ from ..semantics import convert
 from ..semantics.callees import Types, is_written, value_type
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import MAX_STRING, check_text_length
+from ..semantics.go_types import is_go_text, text_arguments
 from ..semantics.user_memory import advise_of_user_memory
 from ..types import (
     BOOL,
@@ -82,6 +83,9 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     if given is None or size is None:
         return None
     given = context.aggregate_of(data) or given
+    if is_go_text(given) and len(node.args) < 2:
+        node.args = text_arguments(data)
+        return check_str(context, node, types)
     fixed = len(node.args) < 2 or node.args[1].const is not None
     if fixed and (isinstance(given, (Int, Str)) and is_written(data) or isinstance(data.const, str)):
         node.const = str(data.const)
@@ -424,8 +428,8 @@ def branch_on_strcontains(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock
 
 ROWS = (
     Function("str", ("data:raw", "length:raw?", "..."), None,
-             "The C string at an address; what is after the length is ignored.", "str(args.filename)", check_str,
-             text=_write_str),
+             "The C string at an address; what is after the length is ignored. Or Go's string.",
+             "str(args.filename)", check_str, text=_write_str),
     Function("buf", ("data:raw", "length:raw?"), None, "Bytes at an address.", "buf(args.buf, 16)", check_buf,
              value=_write_buf),
     Function("strlen", ("text:text",), UINT64, "Length of a string.", "strlen(comm)", cost=150, macro=True,

@@ -6,7 +6,7 @@ clause mentions have the same types and places.
 
 from __future__ import annotations
 
-from ..spec import Attach, KernelDetail, StaticDetail, detail_of
+from ..spec import Attach, KernelDetail, StaticDetail, UserDetail, detail_of
 from ..types import Struct
 from .nodes import Use
 from .user_probes import resolve_user_arguments, user_places
@@ -69,11 +69,21 @@ def tracepoint_layout(item: Attach, use: Use) -> Hashable:
 def user_function_layout(item: Attach, use: Use) -> Hashable:
     """So may user functions, where the debug information has the fields in use in one place."""
     if not use.uses_args:
-        return None
+        return go_build(item) if reads_registers(use) else None
     if use.fields is None or item.args is None:
         return (item.target, item.offset)
-    return tuple([(n, f and f.type, repr(user_places(item).get(n)))
+    return go_build(item), tuple([(n, f and f.type, repr(user_places(item).get(n)))
                   for n, f in [(name, item.args.field(name)) for name in sorted(use.fields)]])
+
+
+def go_build(item: Attach) -> str:
+    """Which Go built the file of a user function; "" if none did."""
+    return item.detail.go if isinstance(item.detail, UserDetail) else ""
+
+
+def reads_registers(use: Use) -> bool:
+    """Whether what a clause reads depends on who compiled the function."""
+    return any(name == "goid" or name.startswith("arg") for name in use.names)
 
 
 def static_probe_layout(item: Attach, use: Use) -> Hashable:

@@ -72,7 +72,20 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
                 attach += _attach_mangled(finder, point, kind, path, parts[1], parts[2], len(paths) == 1)
         else:
             attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-    return leave_out_harmful(finder, point, attach)
+    return leave_out_harmful(finder, point, _note_go(finder, attach))
+
+
+def _note_go(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
+    """Note which attach points are in Go's files. A probe of a function goes behind the check of the stack with which
+    it begins: that is run twice if the stack has to grow, or the goroutine is preempted there."""
+    versions = {path: finder.world.go_version(path) for path in {item.target for item in attach}}
+    for item in attach:
+        detail = detail_of(item, UserDetail)
+        detail.go = versions[item.target]
+        if detail.go and detail.entry and item.event and item.kind == "uprobe":
+            detail.skipped = finder.world.stack_check_length(item.target, item.offset)
+            item.offset += detail.skipped
+    return attach
 
 
 def unreadable_hints(finder: ProbeFinder, path: str) -> list[str]:
@@ -245,7 +258,7 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
 
 def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> None:
     """Warn that ``args`` as a whole lacks the arguments that cannot be read."""
-    locations = finder.world.user_prototype(item.target, item.offset).places
+    locations = finder.world.user_prototype(item.target, function_offset(item)).places
     gone = [f"{name} {location.why}" for name, location in locations.items() if location.kind == "unknown"]
     if gone and finder.options.warnings:
         finder.diagnostics.warning("args-left-out", f"args of {item.name} is without some: {'; '.join(gone)}",
@@ -310,11 +323,16 @@ def resolve_user_arguments(item: Attach, world: World) -> None:
             problem="only a function's first instruction has them for sure; after it their registers and their stack "
             "may have other contents", hints=[hint])
         return
-    prototype = world.user_prototype(item.target, item.offset)
+    prototype = world.user_prototype(item.target, function_offset(item))
     if prototype.problem:
         prototype = UserPrototype(problem=prototype.problem,
                                   hints=[*prototype.hints, "arg0, arg1 ... are the argument registers"])
     item.args, detail.prototype = prototype.args, prototype
+
+
+def function_offset(item: Attach) -> int:
+    """Where in its file the function begins at whose entry a probe is."""
+    return item.offset - (item.detail.skipped if isinstance(item.detail, UserDetail) else 0)
 
 
 def user_places(item: Attach) -> dict[str, UserPlace]:
@@ -338,7 +356,7 @@ def _result_type(item: Attach, world: World) -> Type | None:
     """The type of a result that fits the register; others, and those of unknown functions, stay plain numbers."""
     if not detail_of(item, UserDetail).entry:
         return None
-    result = world.user_prototype(item.target, item.offset).result
+    result = world.user_prototype(item.target, function_offset(item)).result
     return result if isinstance(result, (Scalar, Pointer)) else None
 
 

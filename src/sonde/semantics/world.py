@@ -132,6 +132,13 @@ class World(Protocol):
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts ``distance`` bytes after the one at a file offset; True if not known."""
 
+    def go_version(self, path: str) -> str:
+        """Which Go built an ELF file: ``go1.19.8``, or ``go1.18+`` if only the oldest that it can be is known; "" if
+        none did."""
+
+    def stack_check_length(self, path: str, offset: int) -> int:
+        """Bytes of the check with which the Go function at a file offset begins (Arch.go_stack_check)."""
+
     def return_hazard(self, path: str, offset: int) -> str:
         """Why a return probe of the function at a file offset would harm the traced program: a key of
         semantics.returns.HAZARDS; "" if it is safe."""

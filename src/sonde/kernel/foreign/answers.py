@@ -10,7 +10,7 @@ from ...layouts.cpython import DEBUG_OFFSETS
 from ...types import StructField
 from ..names.symbol_file import ORIGIN
 from . import demangle as mangled
-from . import indirect, ld_cache, return_hazards, usdt
+from . import go_build, indirect, ld_cache, return_hazards, usdt
 from .archive import find_member, list_members
 from .dwarf_numbers import DamagedTablesError
 from .eh_frame import MOST_RULES, UnwindTable
@@ -91,6 +91,10 @@ def needed(subject: Subject) -> Json:
 
 def return_hazard(subject: Subject) -> Json:
     return return_hazards.return_hazard(subject.elf)
+
+
+def go_version(subject: Subject) -> Json:
+    return go_build.go_version(subject.elf)
 
 
 def object(subject: Subject, name: str) -> Json:

@@ -17,7 +17,7 @@ from ...base.installation import install_command
 from ...errors import MachineError
 from ...spec import SourceLine, SourceLines, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
-from . import dwarf_places
+from . import dwarf_go, dwarf_places
 from .dwarf_ranges import address_ranges, low_pc, unit_of
 from .dwarf_types import (
     TypeConverter,
@@ -102,7 +102,8 @@ class DebugInfo:
         if entry is None:
             return None
         unit, die = entry
-        parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"]
+        parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"
+                      and not dwarf_go.is_result(child)]
         described = [find_origin(parameter) for parameter in parameters]
         result = referred_die(find_origin(die, "type"), "type")
         kinds = [referred_die(parameter, "type") for parameter in described]

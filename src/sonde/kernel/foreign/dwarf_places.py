@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...arch import Arch, find_arch_of_elf
 from ...spec import UserPlace
+from . import dwarf_go
 from .dwarf_operations import OP_DEREF, OP_FBREG
 from .dwarf_ranges import low_pc
 from .dwarf_types import (
@@ -56,6 +57,10 @@ class LocationFinder:
         """One place for each parameter; ``kinds`` are their types, ``result`` that of the function."""
         if self._arch is None:
             return [UserPlace("unknown", why="is of a machine that Sonde does not know") for _ in parameters]
+        if dwarf_go.made_by_go(self._unit):
+            usual = dwarf_go.GoConvention(self._arch, self._unit).assign_locations(kinds)
+            described = [self._described_location(*pair) for pair in zip(parameters, usual)]
+            return dwarf_go.agreed_places(usual, described, self._unit)
         references = [self._is_reference(parameter) for parameter in parameters]
         convention = Convention(self._arch).assign_locations(kinds, references, result)
         return [self._parameter_location(parameter, usual) for parameter, usual in zip(parameters, convention)]
@@ -74,6 +79,22 @@ class LocationFinder:
         if location is None:  # in the frame that the prologue sets up
             return ODD if listed else usual
         return usual if not listed and self._is_made_later(location) else location
+
+    def _described_location(self, parameter: DIE, usual: UserPlace) -> UserPlace | None:
+        """The place that the debug information of Go has for the first address; None if it has none. Without a list it
+        has one for all addresses, which the function may be about to make."""
+        from elftools.dwarf.dwarf_expr import DWARFExprParser
+
+        where = parameter.attributes.get("DW_AT_location")
+        if where is None:
+            return None
+        listed = where.form in ("DW_FORM_sec_offset", "DW_FORM_loclistx")
+        expression = self._entry_expression(where, parameter)[0] if listed else attribute_value(parameter, "location")
+        if not isinstance(expression, list) or not expression:
+            return None
+        location = self._expression_location(DWARFExprParser(self._unit.structs).parse_expr(expression))
+        known = location is not None and location.kind in ("registers", "memory") and (listed or location == usual)
+        return location if known else None
 
     def _unlisted(self, usual: UserPlace) -> UserPlace:
         """A parameter that has no place at the first address. GCC's lists begin where code first takes it from the

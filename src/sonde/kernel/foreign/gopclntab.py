@@ -48,6 +48,9 @@ _VERSIONS = {0xFFFFFFFB: _Version(1, False, 8, 0), 0xFFFFFFFA: _Version(7, False
              0xFFFFFFF0: _Version(8, True, 4, 36), 0xFFFFFFF1: _Version(8, True, 4, 40)}    # 1.18, 1.20
 
 
+_SINCE = {0xFFFFFFFB: "go1.2+", 0xFFFFFFFA: "go1.16+", 0xFFFFFFF0: "go1.18+", 0xFFFFFFF1: "go1.20+"}
+
+
 class GoTable:
     """The table that begins at ``at`` in the file and has at most ``size`` bytes. MachineError if it is none."""
 
@@ -58,6 +61,7 @@ class GoTable:
         if version is None or head[4:6] != b"\0\0" or head[6:] not in (b"\1\x08", b"\2\x08", b"\4\x08"):
             raise MachineError("no table of Go's functions")
         self._version = version
+        self.since = _SINCE[int.from_bytes(head[:4], byteorder)]
         words = [self._number(8 + 8 * index, 8) for index in range(version.words)]
         self.count = words[0]
         self._names, self._functions = (words[-5], words[-1]) if version.words > 1 else (0, 0)
@@ -209,6 +213,12 @@ def is_go(elf: Elf) -> bool:
     names = (".note.go.buildid", ".go.buildinfo", *SECTIONS)
     return any(section.name in names for section in elf.sections) or \
         any(owner == _NOTE for owner, _, _ in elf.read_notes())
+
+
+def oldest_version(elf: Elf) -> str:
+    """The oldest Go that makes such a table as the file has: ``go1.18+``."""
+    table = open_table(elf)
+    return table.since if table is not None else "go1.2+"
 
 
 def open_table(elf: Elf) -> GoTable | None:

@@ -123,6 +123,7 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("memory_words", [int], 0.25),
     ReaderQuestion("needed", ([str], [str])),
     ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
+    ReaderQuestion("go_version", str),
     ReaderQuestion("origin", str),
     ReaderQuestion("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
     ReaderQuestion("object", Maybe((int, int))),

@@ -131,6 +131,14 @@ class RecordedWorld(KernelTypes):
         """No instructions are recorded."""
         return True
 
+    def go_version(self, path: str) -> str:
+        """None is recorded."""
+        return ""
+
+    def stack_check_length(self, path: str, offset: int) -> int:
+        """No instructions are recorded."""
+        return 0
+
     def return_hazard(self, path: str, offset: int) -> str:
         """None is recorded."""
         return ""

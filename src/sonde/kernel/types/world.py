@@ -105,6 +105,19 @@ class UserSide:
         code = read_start(path, distance + 16, offset)
         return not code or is_instruction_start(this_arch(), code, distance)
 
+    def go_version(self, path: str) -> str:
+        """Which Go built a file; "" if none did."""
+        try:
+            return str(_elf_file(path).ask_reader("go_version"))
+        except MachineError:
+            return ""
+
+    def stack_check_length(self, path: str, offset: int) -> int:
+        """Bytes of the check with which the Go function at a file offset begins."""
+        from ...arch.go_functions import MOST_CHECK, stack_check_length
+        from ..foreign.opening import read_start
+        return stack_check_length(this_arch(), read_start(path, MOST_CHECK, offset))
+
     def return_hazard(self, path: str, offset: int) -> str:
         """Why a return probe of the function there would do harm; "unclear" if the file cannot be read."""
         from ..names import returns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....arch import ARCHES, Arch
+from ....arch.go_versions import uses_stack
 from ....kinds import KINDS
 from ....layouts.uapi import BPF_F_RDONLY_PROG
 from ....semantics.user_probes import user_places
@@ -301,11 +302,12 @@ class UserFunctionContext(Context):
 
     def arg(self, lo: Lower, number: int) -> Operand:
         row = arch_of(lo)
-        if number < len(row.arguments):
-            return self.register(lo, row.arguments[number])
+        registers, above = argument_places(row, lo.attach[0])
+        if number < len(registers):
+            return self.register(lo, registers[number])
         stack = self.register(lo, row.stack_pointer)
         assert isinstance(stack, Reg)
-        at = Mem(stack, row.stack_arguments + 8 * (number - len(row.arguments)), self.default_space)
+        at = Mem(stack, above + 8 * (number - len(registers)), self.default_space)
         return memory.read_scalar(lo, at, Int(64, False))
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
@@ -366,6 +368,15 @@ class KernelFunctionContext(UserFunctionContext):
         """Where calls push it, the kernel has tables for its own functions, and finds it."""
         return not user and arch_of(lo).link_register is not None and all(
             point.method == "kprobe" and point.offset == 0 for point in lo.attach)
+
+
+def argument_places(row: Arch, attach: Attach) -> tuple[tuple[int, ...], int]:
+    """The registers of a function's first arguments, and where the next lies above the stack pointer."""
+    version = attach.detail.go if isinstance(attach.detail, UserDetail) else ""
+    if not version:
+        return row.arguments, row.stack_arguments
+    by_stack = uses_stack(version, row.name) or attach.event.endswith(".abi0")
+    return () if by_stack else row.go_arguments, row.go_stack_arguments
 
 
 def arch_of(lo: Lower) -> Arch:
