@@ -91,7 +91,14 @@ ROW = Arch(
     # struct rt_sigframe: siginfo (128), ucontext before its sigcontext (176), fault_address (8); no table since 5.8
     signal_return=(bytes.fromhex("681180d2 010000d4"), 312),  # mov x8, #139; svc #0
     code_address_bits=48,  # pointer authentication signs return addresses above them (-mbranch-protection)
-    instruction_sizes=((0, 0, 4),), execute_length=0, watches_reads=True,
+    instruction_sizes=((0, 0, 4),),
+    control_flow=(
+        (0xFFFFFC1F, 0xD65F0000, "return", 0, 0), (0xFFFFFBFF, 0xD65F0BFF, "unknown", 0, 0),  # ret; retaa, retab
+        (0xFC000000, 0x14000000, "jump", 0, 26), (0xFF000000, 0x54000000, "branch", 5, 19),   # b; b.cond, bc.cond
+        (0x7E000000, 0x34000000, "branch", 5, 19), (0x7E000000, 0x36000000, "branch", 5, 14),  # cbz, cbnz; tbz, tbnz
+        (0xFFFFFC1F, 0xD61F0000, "indirect", 0, 0), (0xFEFFF800, 0xD61F0800, "indirect", 0, 0)),  # br; braa, braaz ...
+    table_jumps=((0xFFE00000, 0x8B200000), (0xFFE0FC00, 0x8B000800)),  # add with an extended register, or lsl #2
+    execute_length=0, watches_reads=True,
     fentry_since=(6, 4),  # ftrace has no direct calls before
     current_task=(), thread_pointer="",  # a system register has the one; switches alone store the other
     ordered_memory=False)

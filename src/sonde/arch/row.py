@@ -54,7 +54,9 @@ class Arch(Record):
     when the stack has grown, and after a goroutine was preempted there.
 
     ``instruction_sizes`` are (mask, value, bytes): the first whose value the first 16 bits of an instruction have tells
-    its size; () where that takes a decoder.
+    its size; () where that takes a decoder. ``control_flow`` are (mask, value, kind, lowest bit, bits): where control
+    goes from an instruction, a kind of flows.Flow, and which bits of it are the distance, in instructions; () where
+    that takes a decoder, or is not known. ``table_jumps`` are (mask, value) of what computes the target of a switch.
     """
 
     name: str  # uname -m
@@ -117,6 +119,8 @@ class Arch(Record):
     code_address_bits: int
     # the machine
     instruction_sizes: tuple[tuple[int, int, int], ...]
+    control_flow: tuple[tuple[int, int, str, int, int], ...]
+    table_jumps: tuple[tuple[int, int], ...]
     execute_length: int  # of a watchpoint on execution; 0: any
     watches_reads: bool  # without writes
     fentry_since: tuple[int, int]  # the first Linux

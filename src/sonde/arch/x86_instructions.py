@@ -1,6 +1,9 @@
-"""Lengths of x86-64 instructions, after the opcode maps of the Intel manual, volume 2, appendix A."""
+"""Lengths of x86-64 instructions, and where control goes from them, after the opcode maps of the Intel manual,
+volume 2, appendix A."""
 
 from __future__ import annotations
+
+from .flows import BRANCH, INDIRECT, JUMP, PLAIN, RETURN, UNKNOWN, Flow
 
 _PREFIXES = frozenset((0x66, 0x67, 0xF0, 0xF2, 0xF3, 0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65))
 _NOTHING = {*range(0x50, 0x60), *range(0x6C, 0x70), *range(0x90, 0xA0), *range(0xA4, 0xA8), *range(0xAA, 0xB0), 0xC3,
@@ -101,3 +104,53 @@ def _skip_modrm(code: bytes, at: int) -> int:
     elif register == 5 and mode == 0:
         return at + 4
     return at + (0, 1, 4)[mode]
+
+
+# First bytes of what may pass control elsewhere; after a prefix, the byte after it tells.
+_FLOWS = frozenset((0xC3, 0xC2, 0xEB, 0xE9, 0xFF, 0x0F, *range(0x70, 0x80), *range(0xE0, 0xE4), 0xCA, 0xCB, 0xCF, 0xEA))
+_BEFORE_FLOWS = _PREFIXES | {*range(0x40, 0x50)}
+_FAR = (0xCA, 0xCB, 0xCF, 0xEA)  # far returns and jumps, iret
+
+
+def read_flows(code: bytes) -> tuple[list[int], list[tuple[int, Flow]]] | None:
+    """(where instructions start, flows that are not PLAIN with the index of their instruction); None if what stands
+    there is not all instructions."""
+    starts: list[int] = []
+    flows: list[tuple[int, Flow]] = []
+    at, end, code = 0, len(code), code + bytes(16)
+    while at < end:
+        size = _decode_length(code, at)
+        if size <= 0 or at + size > end:
+            return None
+        first = code[at]
+        if first in _FLOWS or first in _BEFORE_FLOWS and (code[at + 1] in _FLOWS or code[at + 1] in _BEFORE_FLOWS):
+            flow = control_flow(code, at, size)
+            if flow.kind:
+                flows.append((len(starts), flow))
+        starts.append(at)
+        at += size
+    return starts, flows
+
+
+def control_flow(code: bytes, at: int, size: int) -> Flow:
+    """Where control goes from the instruction of ``size`` bytes at ``at``."""
+    end = at + size
+    while code[at] in _PREFIXES or 0x40 <= code[at] < 0x50:  # notrack, bnd, rep, hints of branches; REX
+        at += 1
+    opcode = code[at]
+    if opcode in (0xC3, 0xC2):
+        return Flow(RETURN)
+    if opcode in (0xEB, 0xE9):
+        return Flow(JUMP, _target(code, at + 1, end))
+    if 0x70 <= opcode < 0x80 or 0xE0 <= opcode < 0xE4:
+        return Flow(BRANCH, _target(code, at + 1, end))
+    if opcode == 0x0F and 0x80 <= code[at + 1] < 0x90:
+        return Flow(BRANCH, _target(code, at + 2, end))
+    if opcode == 0xFF and code[at + 1] & 0x38 in (0x20, 0x28):
+        return Flow(INDIRECT)
+    return Flow(UNKNOWN if opcode in _FAR else PLAIN)
+
+
+def _target(code: bytes, at: int, end: int) -> int:
+    """What lies behind an instruction's end by the distance in its bytes from ``at``."""
+    return end + int.from_bytes(code[at:end], "little", signed=True)
