@@ -267,7 +267,10 @@ ERRORS: dict[str, tuple[str, str]] = {
                           "begin { print($1); }"),
     "missing-probe": ("There is no such probe on this kernel.", "tracepoint:sched:none { }"),
     "harmful-return": ("The kernel's return probe replaces a return address that something else reads, which could end "
-                       "the traced program: probe the function's entry, or a static probe.", ""),
+                       "the traced program, and the function's return instructions are not known: probe its entry, or a "
+                       "static probe.", ""),
+    "no-return-instructions": ("With --returns instructions: not all return instructions of the function are known, or it "
+                               "has none. The kernel's return probe does without.", ""),
     "indirect-function": ("The function is an indirect one (IFUNC), whose code is chosen when its file is loaded, and that "
                           "code is not known, or is where there can be no probe.", ""),
     "shared-code": ("Another function has the same code, so that the probe sees its calls too.", ""),

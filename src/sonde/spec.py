@@ -115,6 +115,14 @@ class UserPrototype(Record):
     hints: list[str] = []
 
 
+class FunctionEnds(Record):
+    """Where a user function returns: offsets in the file of its return ``instructions``; or, where not all of them are
+    known, the ``problem``, a key of semantics.returns.PROBLEMS."""
+
+    instructions: tuple[int, ...] = ()
+    problem: str = ""
+
+
 class SourceLine(Record):
     """A place where the code of a source line begins: in ``function`` (or what is inlined there), at ``offset`` in the
     file; ``source`` is the source file's path."""
@@ -198,7 +206,8 @@ class UserDetail(Detail):
     """Of a user function. ``entry``: the offset is that of a function's first instruction; ``line``: a source line was
     asked for; ``pattern``: a pattern found it. ``go`` is the version of Go that built the file, "" for any other, and
     ``skipped`` how far behind the function's first instruction the probe is. ``prototype`` is what is known of it, once
-    that was asked for, and ``result`` the type of ``retval`` where one is known."""
+    that was asked for, and ``result`` the type of ``retval`` where one is known ``exits`` are the offsets in the
+    file of its return instructions, where a return is probed there; () where the kernel's return probe is used."""
 
     entry: bool = False
     line: bool = False
@@ -207,6 +216,7 @@ class UserDetail(Detail):
     skipped: int = 0
     prototype: UserPrototype | None = None
     result: Type | None = None
+    exits: tuple[int, ...] = ()
 
 
 class StaticDetail(Detail):
@@ -278,6 +288,11 @@ class Attach(Record):
     def result(self) -> Type | None:
         """The type of ``retval``, where one is known and it is not void."""
         return self.detail.result if isinstance(self.detail, KernelDetail | UserDetail) else None
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """Offsets of the return instructions at which the return of a user function is probed; () otherwise."""
+        return self.detail.exits if isinstance(self.detail, UserDetail) else ()
 
     @property
     def pin(self) -> str:

@@ -15,7 +15,16 @@ from sonde.semantics.script_options import Options
 from sonde.semantics.typed import CheckedScript
 from sonde.semantics.world import BpfFunction, KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from sonde.source import Source
-from sonde.spec import Implementation, Inlined, SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
+from sonde.spec import (
+    FunctionEnds,
+    Implementation,
+    Inlined,
+    SourceLine,
+    SourceLines,
+    UsdtArgument,
+    UserPlace,
+    UserPrototype,
+)
 from sonde.types import (
     INT8,
     INT32,
@@ -243,6 +252,9 @@ class FakeWorld:
 
     def return_hazard(self, path: str, offset: int) -> str:
         return ""
+
+    def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
+        return [FunctionEnds(problem="unreadable") for _ in offsets]
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         return 0x601040 if name == "counter" else None

@@ -24,6 +24,9 @@ def report_methods(trace: TracedRun, out: Output) -> None:
             method = "by kprobe.session, entry and return in one program"
         elif not program.clauses:
             method = f"its arguments kept by a {program.method} at the function's entry"
+        elif point.exits:
+            count = sum([len(each.exits) for each in program.attach])
+            method = f"at {count} return instruction{'s' if count > 1 else ''}, which touches no stack"
         elif point.way:
             why = "which attaches many at once" if point.reason == "many" else \
                 "which misses no call" if point.reason == "exact" else \

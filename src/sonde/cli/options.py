@@ -60,6 +60,8 @@ OPTIONS = [
     Option(("--budget",), "SHARE", "OPTIONS",
            "of one CPU's time, as 2%: what the script's programs may take; beyond it events are skipped"),
     Option(("--unsafe",), "", "OPTIONS", "allow system(), signal() and other functions that act"),
+    Option(("--returns",), "WAY", "OPTIONS",
+           "uretprobes: at the functions' return instructions, or by the kernel's return probe (instructions, kernel)"),
     Option(("--dry-run",), "", "OPTIONS", "end as soon as everything is attached"),
     Option(("--test",), "", "OPTIONS", "run the script's test probes; the status says whether all passed"),
     Option(("--bench",), "", "OPTIONS", "measure the script's bench probes"),

@@ -178,8 +178,11 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         raise UsageError("-C takes the name of a container, pod or service")
     if parsed.has("by") and parsed.get("by") not in GROUPS:
         raise UsageError(f"--by takes {', '.join(GROUPS[:-1])} or {GROUPS[-1]}, not '{parsed.get('by')}'")
+    if parsed.has("returns") and parsed.get("returns") not in ("instructions", "kernel"):
+        raise UsageError(f"--returns takes instructions or kernel, not '{parsed.get('returns')}'")
     return Options(params=plain, named=named, pid=pid_of(parsed), by=parsed.get("by"), group=parsed.get("container"),
-                   unsafe=parsed.has("unsafe"), mode=_mode(parsed), exercises=parsed.has("dry-run"),
+                   unsafe=parsed.has("unsafe"), returns=parsed.get("returns"), mode=_mode(parsed),
+                   exercises=parsed.has("dry-run"),
                    compile_only=parsed.get("mode") == "codegen",
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
                    probe_filter=parsed.get("probe-filter"),

@@ -16,6 +16,7 @@ from .lower.probes.contexts import (
     RawEventContext,
     RecordedEnterContext,
     RecordedExitContext,
+    ReturnInstructionContext,
     SyscallContext,
     SyscallEnterContext,
     SyscallExitContext,
@@ -190,6 +191,8 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
         return FUNCTIONS[way](), way if way != attach.kind else "", (attach.kind, way)
     if attach.kind == "usdt":
         return StaticProbe(detail_of(attach, StaticDetail).arguments), "", attach.kind
+    if attach.exits:
+        return ReturnInstructionContext(), "", "return instructions"
     if attach.kind != "tracepoint":
         # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
         return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event

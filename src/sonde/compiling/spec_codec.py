@@ -122,7 +122,7 @@ def _runtime_detail(detail: spec.Detail | None) -> spec.Detail | None:
     if isinstance(detail, spec.KernelDetail):
         return spec.KernelDetail(detail.btf_id, detail.module, pin=detail.pin)
     if isinstance(detail, spec.UserDetail):
-        return spec.UserDetail(detail.entry)
+        return spec.UserDetail(detail.entry, exits=detail.exits)
     return spec.StaticDetail(detail.semaphore, []) if isinstance(detail, spec.StaticDetail) else detail
 
 

@@ -1,13 +1,15 @@
-"""Return probes that would harm the traced program are refused before anything is attached.
+"""By which way a user function's return is probed: by the kernel's return probe, or at its return instructions.
 
 The kernel's return probe replaces the return address on the stack. Whoever else reads it there sees that of the
-kernel's trampoline: the run-time systems of whole files (the World says which), and some functions of plain C.
+kernel's trampoline: the run-time systems of whole files (the World says which), and some functions of plain C. There
+the probes are set at the function's return instructions, which touches no stack. Where these are not known either, the
+return is refused before anything is attached.
 """
 
 from __future__ import annotations
 
 from ..language.ast import AttachPoint
-from ..spec import Attach
+from ..spec import Attach, UserDetail, detail_of
 from .finder import ProbeFinder
 
 # What World.return_hazard answers, and why a return probe is no good there.
@@ -25,48 +27,91 @@ HAZARDS = {
     "callback": "exceptions of the functions that it calls are unwound by the return addresses on the stack",
 }
 
+# What World.function_ends answers where there is no probing a function's return instructions.
+PROBLEMS = {
+    "no function": "the file does not say which instructions are the function's",
+    "unreadable": "its instructions cannot be read",
+    "overlaps": "another function begins inside of it",
+    "computed": "it jumps to an address that it computes, which may be another function's",
+    "tail": "it ends with a jump to another function, which returns in its place",
+    "never": "it has no return instruction",
+    "too large": "it is too large for its instructions to be read",
+    "other cpu": "its return instructions are not known on this CPU architecture",
+    "unprobed": "it returns by an instruction at which no probe can be set",
+}
 
-def leave_out_harmful(finder: ProbeFinder, point: AttachPoint, attach: list[Attach]) -> list[Attach]:
-    """The attach points of ``point`` without the return probes that could end the traced program: an error if none is
-    left, or if ``point`` names one function, else a warning. With --unsafe they stay, with a warning."""
+
+def choose_ways(finder: ProbeFinder, point: AttachPoint, attach: list[Attach]) -> list[Attach]:
+    """The attach points of ``point``, with the way of those that are returns. Without those that have none: an error if
+    none is left, or if ``point`` names one function, else a warning. With --unsafe the harmful ones stay, with a
+    warning."""
     returns = [item for item in attach if item.kind == "uretprobe"]
     if not returns or finder.options.compile_only:
         return attach
-    harmful = _harmful(finder, returns)
-    if not harmful:
-        return attach
-    item, why = next(iter(harmful.values()))
-    message = f"{item.name} could end the traced program: {why}"
-    if finder.options.unsafe:
+    hazards = {item.name: finder.world.return_hazard(item.target, item.offset) for item in returns}
+    by_instructions = finder.options.returns == "instructions"
+    problems = _set_exits(finder, [item for item in returns if by_instructions or hazards[item.name]]) \
+        if finder.options.returns != "kernel" else {item.name: "" for item in returns if hazards[item.name]}
+    refused = {item.name: item for item in returns if item.name in problems}
+    harmful = [item for item in refused.values() if hazards[item.name]]
+    if harmful and finder.options.unsafe and not by_instructions:
         if finder.options.warnings:
-            finder.diagnostics.warning("harmful-return", message, point.span)
+            finder.diagnostics.warning("harmful-return", _harm(harmful[0], hazards), point.span)
         return attach
-    rest = [item for item in attach if item.name not in harmful]
+    return _leave_out(finder, point, attach, refused, hazards, problems) if refused else attach
+
+
+def _set_exits(finder: ProbeFinder, returns: list[Attach]) -> dict[str, str]:
+    """Have returns be probed at the functions' return instructions. By name, those of which these are not known, each
+    with a key of PROBLEMS."""
+    problems: dict[str, str] = {}
+    for path in {item.target: None for item in returns}:
+        items = [item for item in returns if item.target == path]
+        ends = finder.world.function_ends(path, [item.offset for item in items])
+        for item, function in zip(items, ends):
+            detail_of(item, UserDetail).exits = function.instructions
+            if function.problem:
+                problems[item.name] = function.problem
+    return problems
+
+
+def _leave_out(finder: ProbeFinder, point: AttachPoint, attach: list[Attach], refused: dict[str, Attach],
+               hazards: dict[str, str], problems: dict[str, str]) -> list[Attach]:
+    """The attach points without the refused ones, of which the first is shown."""
+    name, item = next(iter(refused.items()))
+    rest = [item for item in attach if item.name not in refused]
+    if not rest and hazards[name]:
+        return finder.report_unattachable("harmful-return", _harm(item, hazards), point,
+                                          _hints(finder, item, hazards[name], problems[name]))
+    why = PROBLEMS.get(problems[name], "")
     if not rest:
-        return finder.report_unattachable("harmful-return", message, point, _hints(finder, item, why))
+        return finder.report_unattachable("no-return-instructions", f"{name} has no known return instructions: {why}",
+                                          point, ["--returns kernel uses the kernel's return probe"])
     if finder.options.warnings:
-        names = list(harmful)
+        names = list(refused)
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        finder.diagnostics.warning("harmful-return", f"left out, since they could end the traced program: "
-                                   f"{', '.join(names[:3])}{more}", point.span, [f"of {names[0]}, {why}"])
+        reason = "since they could end the traced program" if hazards[name] else \
+            "whose return instructions are not known"
+        hints = [", and ".join(filter(None, [HAZARDS.get(hazards[name], ""), why]))]
+        finder.diagnostics.warning("harmful-return", f"left out, {reason}: {', '.join(names[:3])}{more}", point.span,
+                                   [f"of {name}, {hints[0]}"])
     return rest
 
 
-def _harmful(finder: ProbeFinder, returns: list[Attach]) -> dict[str, tuple[Attach, str]]:
-    """The return probes that would do harm, with the reason, by name."""
-    hazards = [finder.world.return_hazard(item.target, item.offset) for item in returns]
-    return {item.name: (item, HAZARDS[hazard]) for item, hazard in zip(returns, hazards) if hazard}
+def _harm(item: Attach, hazards: dict[str, str]) -> str:
+    return f"{item.name} could end the traced program: {HAZARDS[hazards[item.name]]}"
 
 
-def _hints(finder: ProbeFinder, item: Attach, why: str) -> list[str]:
-    """What to use instead."""
+def _hints(finder: ProbeFinder, item: Attach, hazard: str, problem: str) -> list[str]:
+    """What to use instead of the return probe of a function with a hazard, and, where its return instructions were
+    looked for, with a problem."""
     entry = f"uprobe:{item.name.partition(':')[2]}"
-    hints = [f"its calls are seen without harm by {entry} {{ @[ustack(5)] = count(); }}"]
-    if item.event and item.name.endswith(f"{item.target}:{item.event}"):
-        hints.append(f"its return, too, at its ret instructions: {entry}+OFFSET, where objdump -d shows them")
+    hints = [f"nor can its return instructions be probed: {PROBLEMS[problem]}" if problem else
+             "--returns instructions sets the probes at its return instructions, which does no harm"]
+    hints.append(f"its calls are seen without harm by {entry} {{ @[ustack(5)] = count(); }}")
     if static := finder.world.usdt_probes(item.target):
         hints.append(f"the file has static probes, which are safe: usdt:{item.target}:{static[0].provider}:"
                      f"{static[0].name}{' ...' if static[1:] else ''}")
-    if why == HAZARDS["unclear"] and (problem := finder.world.file_problem(item.target)):
-        hints.append(problem)
+    if hazard == "unclear" and (unread := finder.world.file_problem(item.target)):
+        hints.append(unread)
     return [*hints, "--unsafe attaches it all the same"]

@@ -16,6 +16,7 @@ class Options(Record):
     cpid: int = 0               # pid of the -c child
     family: bool = False        # only that child and all that it starts are traced
     unsafe: bool = False
+    returns: str = ""           # --returns: the way of uretprobes: "instructions", "kernel"; "": as fits the file
     mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end
     compile_only: bool = False  # nothing is attached: what attaching would refuse is not asked
     exercises: bool = False     # probes of tests and benchmarks are compiled beside the others

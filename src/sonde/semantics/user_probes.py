@@ -29,7 +29,7 @@ from .finder import (
 from .go_names import spellings, without_types
 from .indirect import with_their_code
 from .mangled_names import LANGUAGES, functions_named, known_names, short_name
-from .returns import leave_out_harmful
+from .returns import choose_ways
 from .world import Inlined, UserFunction, World
 
 _LANGUAGES = (*LANGUAGES, "go")
@@ -72,7 +72,7 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
                 attach += _attach_mangled(finder, point, kind, path, parts[1], parts[2], len(paths) == 1)
         else:
             attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-    return leave_out_harmful(finder, point, _note_go(finder, attach))
+    return choose_ways(finder, point, _note_go(finder, attach))
 
 
 def _note_go(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..base.fast_stdlib import Protocol
 from ..spec import BpfFunction as BpfFunction
 from ..spec import ClassicFilter as ClassicFilter
+from ..spec import FunctionEnds as FunctionEnds
 from ..spec import Implementation as Implementation
 from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
@@ -142,6 +143,9 @@ class World(Protocol):
     def return_hazard(self, path: str, offset: int) -> str:
         """Why a return probe of the function at a file offset would harm the traced program: a key of
         semantics.returns.HAZARDS; "" if it is safe."""
+
+    def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
+        """Where the functions at these file offsets return, by their instructions."""
 
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         """Parameters and result of the function whose first instruction is at a file offset, by debug information."""

@@ -12,7 +12,8 @@ from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.kernel.names.returns import FUNCTIONS, return_hazard
 from sonde.kernel.types.world import LiveWorld
-from sonde.semantics.returns import HAZARDS
+from sonde.semantics.returns import HAZARDS, PROBLEMS
+from sonde.spec import FunctionEnds
 from unit.fake_world import FakeWorld, check_text, findings
 
 EXEC, DYN = 2, 3
@@ -221,3 +222,41 @@ def test_an_address_inside_of_a_function() -> None:
     assert [code for code, _ in findings("uretprobe:prog:0x1204 { }")] == ["inside-function"]
     assert findings("uprobe:prog:0x1204 { }") == []
     assert findings("uretprobe:prog:0x1204 { }", unsafe=True) == []
+
+
+class ReadableWorld(HazardousWorld):
+    """One in which the return instructions of two of the harmful functions are known."""
+
+    def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
+        known = {0x200: FunctionEnds((0x230, 0x23F)), 0x300: FunctionEnds(problem="never")}
+        return [known.get(offset, FunctionEnds(problem="unreadable")) for offset in offsets]
+
+
+@pytest.mark.parametrize(("text", "returns", "exits"), [
+    ("uretprobe:go:work { }", "", [(0x230, 0x23F)]),
+    ("uretprobe:go:work { }", "instructions", [(0x230, 0x23F)]),
+    ("uretprobe:prog:work { }", "", [()]),
+    ("uretprobe:prog:work { }", "instructions", [(0x230, 0x23F)]),
+    ("uretprobe:prog:work { }", "kernel", [()]),
+    ("uprobe:go:work { }", "", [()]),
+    ("uprobe:go:work { }", "instructions", [()]),
+])
+def test_the_way_of_returns(text: str, returns: str, exits: list[tuple[int, ...]]) -> None:
+    checked = check_text(text, ReadableWorld(), returns=returns)
+    assert not checked.diagnostics.items
+    assert [item.exits for probe in checked.probes for item in probe.attach] == exits
+
+
+def test_returns_that_have_no_way() -> None:
+    kernel = findings("uretprobe:go:work { }", ReadableWorld(), returns="kernel")
+    assert [code for code, _ in kernel] == ["harmful-return"]
+    assert [code for code, _ in findings("uretprobe:prog:main { }", ReadableWorld())] == ["harmful-return"]
+    assert [code for code, _ in findings("uretprobe:prog:main { }", ReadableWorld(), returns="instructions")] == [
+        "harmful-return"]
+    refused = [code for code, _ in findings("uretprobe:prog:* { }", FakeWorld(), returns="instructions")]
+    assert refused == ["no-return-instructions"]
+
+
+def test_every_problem_has_words() -> None:
+    from sonde.kernel.foreign.function_problems import PROBLEMS as ANSWERS
+    assert {*ANSWERS} == {*PROBLEMS}

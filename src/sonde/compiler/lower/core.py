@@ -232,13 +232,19 @@ class Lower:
             return self.b.load(self.frame.base, self.frame.off + self.state.sharing.probe_offset)
         if len(self.attach) == 1:
             return self.first_probe
-        self.uses_cookies = True
-        cookie = self.b.call(h.ATTACH_COOKIE, [self.context_pointer()], "attach_cookie", pure=True)
+        cookie = self.attach_cookie()
         # Entry and return may share a link, which has one cookie per function: the low half is the entry's.
         kind = KINDS[self.attach[0].method]
+        if self.context.returned:
+            return self.b.extend(cookie, 32, False)
         if not kind.shares_link:
             return cookie
         return self.b.alu("rsh", cookie, 32) if kind.returns else self.b.extend(cookie, 32, False)
+
+    def attach_cookie(self) -> Operand:
+        """What the runtime attached this program with: runtime.attach.programs.attach_cookie()."""
+        self.uses_cookies = True
+        return self.b.call(h.ATTACH_COOKIE, [self.context_pointer()], "attach_cookie", pure=True)
 
     def context_pointer(self) -> Operand:
         """The program's context, also inside callbacks."""

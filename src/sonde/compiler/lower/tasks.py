@@ -101,6 +101,8 @@ def comm_memory(lo: Lower) -> Mem | None:
 def traced_address(lo: Lower) -> Operand:
     """Where a function probe was set. A user program has just stopped there; to other programs the kernel tells it, or,
     before Linux 5.15, where each function has a program of its own, the symbol table."""
+    if lo.context.returned:
+        return lo.context.function_address(lo)  # type: ignore[no-any-return]
     kind = KINDS[lo.attach[0].kind]
     if kind.user and not kind.returns:
         return lo.context.register(lo, arch_of(lo).instruction_pointer)  # type: ignore[no-any-return]

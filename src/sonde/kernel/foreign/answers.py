@@ -15,6 +15,7 @@ from .archive import find_member, list_members
 from .dwarf_numbers import DamagedTablesError
 from .eh_frame import MOST_RULES, UnwindTable
 from .elf import Elf
+from .function_ends import FunctionReader
 from .gopclntab import Program
 from .opening import MEMBER
 from .symbol_table import JitMapTable
@@ -35,6 +36,7 @@ class Subject:
         self.descriptors = descriptors  # of the file, and of its debug file if there is one
         self._elf: Elf | None = None
         self._frames: UnwindTable | None = None
+        self._functions: FunctionReader | None = None
         self.jit: JitMapTable | None = None
 
     @property
@@ -50,6 +52,12 @@ class Subject:
         if self._frames is None:
             self._frames = UnwindTable(self.elf)
         return self._frames
+
+    @property
+    def function_reader(self) -> FunctionReader:
+        if self._functions is None:
+            self._functions = FunctionReader(self.elf)
+        return self._functions
 
     def read(self, at: int, size: int) -> bytes:
         """Bytes of a file that is not ELF."""
@@ -95,6 +103,10 @@ def return_hazard(subject: Subject) -> Json:
 
 def go_version(subject: Subject) -> Json:
     return go_build.go_version(subject.elf)
+
+
+def function_ends(subject: Subject, offsets: list[int]) -> Json:
+    return subject.function_reader.read_ends(offsets)
 
 
 def object(subject: Subject, name: str) -> Json:

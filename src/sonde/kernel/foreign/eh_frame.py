@@ -47,18 +47,21 @@ class UnwindTable:
             self._entries = sorted(self._read_entries())
         return self._entries
 
-    def find_row(self, address: int) -> tuple[UnwindRow, bool, int] | None:
-        """(row, whether it is a signal's frame, the return address's register) at a virtual address."""
+    def find_entry(self, address: int) -> tuple[int, int, int] | None:
+        """The entry of a virtual address."""
         entries = self.entries
         low, high = 0, len(entries)
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if entries[middle][0] <= address else (low, middle)
-        if not low:
+        return entries[low - 1] if low and entries[low - 1][0] <= address < entries[low - 1][1] else None
+
+    def find_row(self, address: int) -> tuple[UnwindRow, bool, int] | None:
+        """(row, whether it is a signal's frame, the return address's register) at a virtual address."""
+        entry = self.find_entry(address)
+        if entry is None:
             return None
-        start, end, at = entries[low - 1]
-        if not start <= address < end:
-            return None
+        start, _, at = entry
         cie, program = self._read_entry(at)
         state = _State(cie, start)
         for following in state.execute_program(program):

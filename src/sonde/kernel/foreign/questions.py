@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from ...base.json_checks import Json, as_list, as_text
 from ...base.record import Record
+from .function_problems import PROBLEMS
 from .types_by_wire import is_type
 
 Shape: TypeAlias = "type | Maybe | Sequence[Shape] | Callable[[Json], bool]"
@@ -124,6 +125,8 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("needed", ([str], [str])),
     ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
     ReaderQuestion("go_version", str),
+    # of functions: file offsets of their return instructions, or why not; of the first of those asked for
+    ReaderQuestion("function_ends", [([_number_within(0, 1 << 63)], _word_of("", *PROBLEMS))]),
     ReaderQuestion("origin", str),
     ReaderQuestion("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
     ReaderQuestion("object", Maybe((int, int))),

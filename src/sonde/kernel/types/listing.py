@@ -198,20 +198,30 @@ def _list_user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
 
 
 def _list_user_returns(world: LiveWorld, target: str, pid: int) -> list[str]:
-    """The same, without those whose return probes would harm the traced program."""
+    """The same, without those whose returns can be probed in neither way; how many are probed at their return
+    instructions, and how many are left out, is said."""
     if not target and not pid:
         return []
     names: set[str] = set()
-    harmful = 0
+    harmful = by_instructions = 0
     for path in world.find_binaries(target or "*", pid):
-        hazards = {function.name: world.return_hazard(path, function.offset) for function in world.user_functions(path)}
-        names.update([f"{path}:{name}" for name, hazard in hazards.items() if not hazard])
-        harmful += len([hazard for hazard in hazards.values() if hazard])
+        functions = world.user_functions(path)
+        unsafe = [function for function in functions if world.return_hazard(path, function.offset)]
+        ends = world.function_ends(path, [function.offset for function in unsafe])
+        left = {function.name for function, end in zip(unsafe, ends) if end.problem}
+        names.update([f"{path}:{function.name}" for function in functions if function.name not in left])
+        harmful += len(left)
+        by_instructions += len(unsafe) - len(left)
+    if by_instructions:
+        show_notice(f"NOTE: {_count_of(by_instructions)} probed at the return instructions, which touches no stack")
     if harmful:
-        many = "s are" if harmful > 1 else " is"
-        show_notice(f"WARNING: {harmful} function{many} left out, whose return probes could end the traced program "
-                    "(--unsafe attaches them)")
+        show_notice(f"WARNING: {_count_of(harmful)} left out, whose return probes could end the traced "
+                    "program, and whose return instructions are not known (--unsafe attaches them)")
     return sorted(names)
+
+
+def _count_of(functions: int) -> str:
+    return "1 function is" if functions == 1 else f"{functions} functions are"
 
 
 def _user_arguments(result: bool) -> Details:

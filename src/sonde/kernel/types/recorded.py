@@ -25,6 +25,7 @@ from ...btf.query import Btf, open_file, parse_btf
 from ...errors import MachineError
 from ...spec import (
     ClassicFilter,
+    FunctionEnds,
     Implementation,
     Inlined,
     SourceLines,
@@ -142,6 +143,10 @@ class RecordedWorld(KernelTypes):
     def return_hazard(self, path: str, offset: int) -> str:
         """None is recorded."""
         return ""
+
+    def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
+        """No instructions are recorded."""
+        return [FunctionEnds(problem="unreadable") for _ in offsets]
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """No process is recorded."""

@@ -17,6 +17,7 @@ from ...layouts.uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from ...spec import (
     BpfFunction,
     ClassicFilter,
+    FunctionEnds,
     Implementation,
     Inlined,
     KernelFunction,
@@ -131,6 +132,14 @@ class UserSide:
         from ..pcap import compile_filter
 
         return compile_filter(expression, link)
+
+    def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
+        """Where functions return; "unreadable" if the file cannot be read."""
+        from ..names import returns
+        try:
+            return returns.function_ends(_elf_file(path), offsets)
+        except MachineError:
+            return [FunctionEnds(problem="unreadable") for _ in offsets]
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a symbol in a process, from the files that it has mapped."""

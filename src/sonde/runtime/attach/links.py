@@ -244,19 +244,38 @@ def _attach_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) ->
 
 def _attach_uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     pmu = _probe_pmu("uprobe")
-    config = 1 << pmu.return_bit if point.kind == "uretprobe" else 0
+    config = 1 << pmu.return_bit if _replaces_return(point) else 0
     config |= semaphore(point) << pmu.counter_shift
     from ...kernel.foreign.opening import path_for_kernel
+    before = len(links)
     with path_for_kernel(point.target) as path:
-        event = syscalls.perf_event_open(pmu.type, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
-                                         config1=os.fsencode(path), config2=point.offset)
-    links.attach_to_event(program, event, cookie)
+        try:
+            for offset, mark in places_of(point, cookie):
+                event = syscalls.perf_event_open(pmu.type, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
+                                                 config1=os.fsencode(path), config2=offset)
+                links.attach_to_event(program, event, mark)
+        except SondeError:
+            links.detach_all(before)
+            raise
+
+
+def _replaces_return(point: Attach) -> bool:
+    """Whether a return is probed by the kernel's return probe."""
+    return point.kind == "uretprobe" and not point.exits
+
+
+def places_of(point: Attach, cookie: int) -> list[tuple[int, int]]:
+    """(offset in the file, cookie) of all instructions that a probe in a user program is set at. A return instruction's
+    cookie has the way from the function's beginning in its high half."""
+    if not point.exits:
+        return [(point.offset, cookie)]
+    return [(offset, cookie | (offset - point.offset & 0xFFFFFFFF) << 32) for offset in point.exits]
 
 
 def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> bool:
     groups: dict[tuple[str, bool], list[int]] = {}
     for index, point in enumerate(spec.attach):
-        groups.setdefault((point.target, point.kind == "uretprobe"), []).append(index)
+        groups.setdefault((point.target, _replaces_return(point)), []).append(index)
     refused: Refused = {}
     for group in groups.values():
         refused |= _attach_in_parts(spec, lambda members: _link_uprobes(spec, program, links, members), group)
@@ -270,11 +289,12 @@ def _link_uprobes(spec: ProgramSpec, program: Fd, links: Links, members: Sequenc
     """One link for places in one file."""
     from ...kernel.foreign.opening import path_for_kernel
     points = [spec.attach[index] for index in members]
-    counters = [semaphore(point) for point in points]
+    places = [(offset, cookie, semaphore(point)) for index, point in zip(members, points)
+              for offset, cookie in places_of(point, probe_index(spec, index))]
+    offsets, cookies, counters = [list(column) for column in zip(*places)]
     with path_for_kernel(points[0].target) as path:
-        links.hold_link(syscalls.link_uprobe_multi(
-            program, path, [point.offset for point in points], [probe_index(spec, index) for index in members],
-            counters if any(counters) else None, points[0].pid, points[0].kind == "uretprobe"), waits=True)
+        links.hold_link(syscalls.link_uprobe_multi(program, path, offsets, cookies, counters if any(counters) else None,
+                                                   points[0].pid, _replaces_return(points[0])), waits=True)
 
 
 def _attach_kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:

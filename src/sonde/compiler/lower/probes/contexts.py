@@ -77,6 +77,8 @@ class Context:
     def usermode(self, lo: Lower) -> Operand:
         return 0
 
+    returned = False  # the instruction has not been executed, but counts as if it had
+
     def may_lack_caller(self, lo: Lower, user: bool) -> bool:
         """Whether the kernel's walk by frame pointers may miss the caller of the function that has just been entered:
         the function has no frame yet, so from there that walk goes on in the caller's caller."""
@@ -343,6 +345,37 @@ class UserFunctionContext(Context):
         stack = self.register(lo, row.stack_pointer)
         assert isinstance(stack, Reg)
         return memory.read_scalar(lo, Mem(stack, 0, USER), Int(64, False))
+
+
+class ReturnInstructionContext(UserFunctionContext):
+    """uretprobe at a function's return instructions: registers and stacks are as they are when these have been
+    executed, which is when the kernel's own return probe runs its programs."""
+
+    returned = True
+
+    def register(self, lo: Lower, offset: int) -> Operand:
+        row = arch_of(lo)
+        if offset == row.instruction_pointer:
+            return self.return_address(lo)
+        value = super().register(lo, offset)
+        popped = 8 if row.link_register is None else 0  # the return address
+        return lo.b.alu("add", value, popped) if offset == row.stack_pointer and popped else value
+
+    def may_lack_caller(self, lo: Lower, user: bool) -> bool:
+        return False
+
+    def return_address(self, lo: Lower) -> Operand:
+        row = arch_of(lo)
+        if row.link_register is not None:
+            return super().register(lo, row.link_register)
+        stack = super().register(lo, row.stack_pointer)
+        assert isinstance(stack, Reg)
+        return memory.read_scalar(lo, Mem(stack, 0, USER), Int(64, False))
+
+    def function_address(self, lo: Lower) -> Operand:
+        """Where the function begins: so far before the return instruction as the cookie's high half says."""
+        at = super().register(lo, arch_of(lo).instruction_pointer)
+        return lo.b.alu("sub", at, lo.b.alu("arsh", lo.attach_cookie(), 32))
 
 
 class KernelFunctionContext(UserFunctionContext):

@@ -55,6 +55,8 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         count = taken = lo.b.alu("rsh", size, 3)
         if others and limit + others <= STACK_FRAMES:
             frames, count = _leave_out_tracing(lo, frames, count, limit)
+        if type.user and lo.context.returned:
+            lo.b.store(frames.base, frames.off, lo.context.return_address(lo))
         if before:
             frames, count = _insert_caller(lo, frames, count, type.limit)
         if type.user and lo.unit.counts_frames:
@@ -235,6 +237,10 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
         source = task_registers(lo)
     b.call(h.READ_KERNEL, [lo.operand_address(registers), type.registers, source], "probe_read_kernel")
     at = registers.at(row.stack_pointer)
+    if lo.context.returned:
+        b.store(at.base, at.off, lo.context.register(lo, row.stack_pointer))
+        pc = registers.at(row.instruction_pointer)
+        b.store(pc.base, pc.off, lo.context.return_address(lo))
     page = b.alu("and", b.load(at.base, at.off, 8), -STACK_PAGE)
     stack = registers.at(type.registers)
     done = b.block("copied")

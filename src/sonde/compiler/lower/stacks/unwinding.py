@@ -64,7 +64,7 @@ def _read_registers(work: Work) -> Operand:
     own = isinstance(lo.context, UserFunctionContext) and not lo.context.filters_pid  # the context has them
     source = lo.context_pointer() if own else task_registers(lo)
     for name, offset in (("pc", row.instruction_pointer), ("sp", row.stack_pointer), ("bp", row.frame_pointer)):
-        work.put(name, b.load(source, offset))
+        work.put(name, lo.context.register(lo, offset) if lo.context.returned else b.load(source, offset))
     if row.link_register is not None:
         work.put("link", b.load(source, row.link_register))
     work.put("exact", 1)

@@ -1,0 +1,227 @@
+"""Where a function returns: at its return instructions, those of the parts included that compilers put elsewhere
+(``f.cold``), and by jumps to other functions, which return in its place.
+
+The instructions are read one after the other, from the function's beginning to its end by its symbol. They are believed
+if they fill it, if every jump within the function is to one of them, and if no other function begins among them.
+"""
+
+from __future__ import annotations
+
+from ...arch import ARCHES
+from ...arch.control_flow import is_known, jump_tables, read_flows
+from ...arch.flows import BRANCH, INDIRECT, JUMP, RETURN, UNKNOWN, WITHIN, JumpTable
+from ...arch.row import Arch
+from ...errors import MachineError
+from .dwarf_numbers import DamagedTablesError
+from .eh_frame import UnwindTable
+from .elf import Elf
+from .function_problems import (
+    COMPUTED,
+    NEVER,
+    NO_FUNCTION,
+    OTHER_CPU,
+    OVERLAPS,
+    TAIL,
+    TOO_LARGE,
+    UNPROBED,
+    UNREADABLE,
+)
+from .symbol_table import Row
+
+MOST_CODE = 1 << 19    # bytes of a function
+MOST_RETURNS = 4096    # of a function
+MOST_PARTS = 64        # pieces of a function
+MOST_ELEMENTS = 4096   # of a jump table
+MOST_AT_ONCE = 1 << 18  # bytes of functions that one answer is about, and return instructions in it
+MOST_IN_ANSWER = 1 << 17
+
+
+class UnknownEndError(Exception):
+    """It is not known where the function returns: one of PROBLEMS."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class _Part:
+    """A piece of a function: its instructions, and what leaves it."""
+
+    def __init__(self, arch: Arch, address: int, code: bytes) -> None:
+        self.address, self.end = address, address + len(code)
+        self.arch, self.code = arch, code
+        flows = read_flows(arch, code)
+        if flows is None:
+            raise UnknownEndError(UNREADABLE)
+        self.starts = flows[0]  # offsets of the instructions
+        self.boundaries = frozenset(self.starts)
+        if any(flow.kind == UNKNOWN for _, flow in flows[1]):
+            raise UnknownEndError(UNPROBED)
+        self.returns = [address + self.starts[index] for index, flow in flows[1] if flow.kind == RETURN]
+        self.targets = [address + flow.target for _, flow in flows[1] if flow.kind in (JUMP, BRANCH)]
+        self.indirect = [index for index, flow in flows[1] if flow.kind == INDIRECT]
+
+    def has(self, address: int) -> bool:
+        """Whether an address is in it."""
+        return self.address <= address < self.end
+
+    def tables(self, jump: int) -> list[JumpTable] | str:
+        """See control_flow.jump_tables(); tables by their addresses."""
+        tables = jump_tables(self.arch, self.code, self.starts[:jump + 1])
+        return tables if isinstance(tables, str) else [
+            table if table.absolute else JumpTable(self.address + table.at, table.size, table.relative)
+            for table in tables]
+
+
+class FunctionReader:
+    """Reads the ends of functions of one file."""
+
+    def __init__(self, elf: Elf) -> None:
+        self._elf = elf
+        self._arch = next((row for row in ARCHES.values() if row.elf_machine == elf.machine), None)
+        self._linkage = [(section.address, section.address + section.size) for section in elf.sections
+                         if section.name.startswith(".plt")]
+        self._read_bytes = 0
+        self._block: tuple[int, int, list[Row]] = (0, 0, [])
+        self._unwinding: UnwindTable | None = None
+        if elf.find_section(".eh_frame") is not None:
+            self._unwinding = UnwindTable(elf)
+
+    def read_ends(self, offsets: list[int]) -> list[tuple[list[int], str]]:
+        """For functions by their offsets in the file: (offsets of their return instructions, "" or one of PROBLEMS). An
+        answer may end early."""
+        self._read_bytes, ends, count = 0, [], 0
+        for offset in offsets:
+            instructions, problem = self._read_function(offset)
+            ends.append((instructions, problem))
+            count += len(instructions)
+            if self._read_bytes > MOST_AT_ONCE or count > MOST_IN_ANSWER:
+                break
+        return ends
+
+    def _read_function(self, offset: int) -> tuple[list[int], str]:
+        address = self._elf.offset_to_address(offset)
+        if address is None:
+            return [], NO_FUNCTION
+        try:
+            return self.returns_of(address), ""
+        except UnknownEndError as unknown:
+            return [], unknown.problem
+        except (DamagedTablesError, MachineError):
+            return [], UNREADABLE
+
+    def returns_of(self, address: int) -> list[int]:
+        """Offsets in the file of the return instructions of the function at an address, in order. UnknownEndError where
+        there may be others."""
+        if self._arch is None or not is_known(self._arch):
+            raise UnknownEndError(OTHER_CPU)
+        name, size = self._describe(address)
+        parts = [self._read_part(address, size)]
+        for part in parts:  # which grow
+            if len(parts) > MOST_PARTS or sum(len(each.code) for each in parts) > MOST_CODE:
+                raise UnknownEndError(TOO_LARGE)
+            for target in [*part.targets, *self._table_targets(part, parts, name)]:
+                self._follow(target, parts, name)
+        addresses = sorted(address for part in parts for address in part.returns)
+        if not addresses:
+            raise UnknownEndError(NEVER)
+        if len(addresses) > MOST_RETURNS:
+            raise UnknownEndError(TOO_LARGE)
+        return [self._offset_of(address) for address in addresses]
+
+    def _describe(self, address: int) -> tuple[str, int]:
+        """(name, bytes) of the function that begins at an address."""
+        following, rows = self._rows_around(address)
+        name, size = next(((name, size) for start, size, name in rows if start == address), ("", 0))
+        if not size:
+            raise UnknownEndError(NO_FUNCTION)
+        if size > MOST_CODE:
+            raise UnknownEndError(TOO_LARGE)
+        while True:
+            if any(address < start < address + size for start, _, _ in rows):
+                raise UnknownEndError(OVERLAPS)
+            if following >= address + size:
+                return name, size
+            following, rows = self._rows_around(following)
+
+    def _rows_around(self, address: int) -> tuple[int, list[Row]]:
+        """(end, functions): all that matters from the address to the end."""
+        low, high, _ = self._block
+        if not low <= address < high:
+            self._block = self._elf.functions().functions_around(address)
+        return self._block[1:]
+
+    def _offset_of(self, address: int) -> int:
+        offset = self._elf.address_to_offset(address)
+        if offset is None:
+            raise UnknownEndError(UNREADABLE)
+        return offset
+
+    def _read_part(self, address: int, size: int) -> _Part:
+        if size > MOST_CODE:
+            raise UnknownEndError(TOO_LARGE)
+        assert self._arch is not None
+        code = self._elf.read(self._offset_of(address) - self._elf.start, size)
+        self._read_bytes += size
+        if len(code) < size:
+            raise UnknownEndError(UNREADABLE)
+        return _Part(self._arch, address, code)
+
+    def _follow(self, target: int, parts: list[_Part], name: str) -> None:
+        """Go on where a jump leads: into a part that is known, into a new one, or out of the function."""
+        for part in parts:
+            if part.has(target):
+                if target - part.address not in part.boundaries:
+                    raise UnknownEndError(UNREADABLE)
+                return
+        begin, end = self._part_around(target, name)
+        if begin == end:
+            raise UnknownEndError(TAIL)
+        part = self._read_part(begin, end - begin)
+        if target - begin not in part.boundaries:
+            raise UnknownEndError(UNREADABLE)
+        parts.append(part)
+
+    def _part_around(self, address: int, name: str) -> tuple[int, int]:
+        """(address, end) of the piece of code around an address that belongs to the function ``name``: by its own name,
+        or since the caller's frame is not as it is at a function's entry where it begins. Equal if there is none."""
+        for start, size, text in self._rows_around(address)[1]:
+            if start <= address < start + size and text.startswith(f"{name}.cold"):
+                return start, start + size
+        if any(low <= address < high for low, high in self._linkage):
+            return 0, 0
+        entry = self._unwinding.find_entry(address) if self._unwinding is not None else None
+        if entry is None or self._unwinding is None or self._arch is None:
+            return 0, 0
+        row = self._unwinding.find_row(entry[0])
+        at_entry = self._arch.dwarf_stack_pointer, self._arch.stack_arguments
+        return (0, 0) if row is None or row[0].cfa == at_entry else entry[:2]
+
+    def _table_targets(self, part: _Part, parts: list[_Part], name: str) -> list[int]:
+        """Addresses that the part's indirect jumps lead to, as their tables tell."""
+        targets: list[int] = []
+        for jump in part.indirect:
+            tables = part.tables(jump)
+            if tables == "":
+                raise UnknownEndError(COMPUTED)
+            elements = next(filter(None, [self._elements(table, parts, name) for table in tables
+                                          if isinstance(table, JumpTable)]), [])
+            if not elements and tables != WITHIN:
+                raise UnknownEndError(COMPUTED)
+            targets += elements
+        return targets
+
+    def _elements(self, table: JumpTable, parts: list[_Part], name: str) -> list[int]:
+        """The addresses in a jump table, up to the first that is not in the function."""
+        offset = self._elf.address_to_offset(table.at)
+        data = self._elf.read(offset - self._elf.start, MOST_ELEMENTS * table.size) if offset is not None else b""
+        addresses: list[int] = []
+        assert self._arch is not None
+        for at in range(0, len(data) - table.size + 1, table.size):
+            element = int.from_bytes(data[at:at + table.size], self._arch.byte_order, signed=table.relative)
+            address = element + table.at if table.relative else element
+            if not any(part.has(address) and address - part.address in part.boundaries for part in parts) and \
+                    self._part_around(address, name) == (0, 0):
+                break
+            addresses.append(address)
+        return addresses

@@ -1,0 +1,6 @@
+"""Why it is not known where a function returns: keys of semantics.returns.PROBLEMS."""
+
+from __future__ import annotations
+
+NO_FUNCTION, UNREADABLE, OVERLAPS, COMPUTED, TAIL, NEVER, TOO_LARGE, OTHER_CPU, UNPROBED = PROBLEMS = (
+    "no function", "unreadable", "overlaps", "computed", "tail", "never", "too large", "other cpu", "unprobed")
