@@ -40,7 +40,7 @@ def package_identity() -> tuple[object, ...]:
 def _list_sources(folder: str) -> list[tuple[str, int, int]]:
     """(path, time of its last change, bytes) of the sources below a folder."""
     sources = []
-    for entry in os.scandir(folder):
+    for entry in list(os.scandir(folder)):  # so that one folder at a time is open
         if entry.name.endswith((".py", ".bt")):
             status = entry.stat()
             sources.append((entry.path, status.st_mtime_ns, status.st_size))

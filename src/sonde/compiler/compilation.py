@@ -378,8 +378,9 @@ class Unit:
         self.sites.append(site)
         return len(self.sites) - 1
 
-    def finish(self) -> list[MapSpec]:
-        """Fix what depended on the whole script; the maps in order of creation."""
+    def finish(self, ring_room: int) -> list[MapSpec]:
+        """Fix what depended on the whole script; the maps in order of creation. ``ring_room``: bytes of the data ring
+        that are enough; 0: as many as there is memory for."""
         first = len(self.probes) + len(self.errors)
         for name, address in self.global_refs:
             address.off = 8 * (first + self.globals.index(name))
@@ -391,7 +392,7 @@ class Unit:
         maps = list(self.maps.values())
         maps.append(MapSpec(STATE, "array", 4, 8 * words, 1, BPF_F_MMAPABLE))
         if self.uses_data_ring:
-            maps.append(MapSpec(DATA_RING, "ringbuf", 0, 0, 0))
+            maps.append(MapSpec(DATA_RING, "ringbuf", 0, 0, ring_room))
         if self.uses_control_ring:
             maps.append(MapSpec(CONTROL_RING, "ringbuf", 0, 0, 0))
         return maps

@@ -15,6 +15,7 @@ from .lower.core import Lower
 from .lower.program import lower_program
 from .passes import PASSES, Show, run_passes
 from .plan import Planned, plan_script
+from .ring_room import data_ring_room
 from .widen import find_loops
 
 BPFTRACE_STAGES = {"parse": "ast", "codegen": "ir", "codegen-opt": PASSES[-1].name}  # what comes closest
@@ -35,7 +36,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
     for lo, _ in lowered:
         run_passes(lo, show, verify)
-    maps = unit.finish()
+    maps = unit.finish(data_ring_room(checked, unit.sites, unit.maps))
     emitted = [_emit_code(lo, planned) for lo, planned in lowered]
     specs = [_assemble_program([(*lowered[i], emitted[i]) for i in group], show) for group in group_programs(emitted)]
     if any(spec.type == "kprobe" for spec in specs):

@@ -242,7 +242,7 @@ def most_memory(spec: ScriptSpec, own: int) -> int:
     total, cpus = own + READER + KERNEL, possible_cpus()
     for each in spec.maps:
         if each.type == "ringbuf":
-            total += each.max_entries or ring_bytes(each.name, spec.config.perf_rb_pages)
+            total += ring_bytes(each, spec.config.perf_rb_pages)
         else:
             value = each.value_size * (cpus if "percpu" in each.type else 1)
             total += each.max_entries * (each.key_size + value + (0 if "array" in each.type else ELEMENT))

@@ -47,9 +47,9 @@ class Loader:
 
     def _with_size(self, spec: MapSpec) -> MapSpec:
         """Rings get their size here: it is the machine's business."""
-        if spec.type != "ringbuf" or spec.max_entries:
+        if spec.type != "ringbuf":
             return spec
-        return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec.name, self._spec.config.perf_rb_pages), spec.flags)
+        return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec, self._spec.config.perf_rb_pages), spec.flags)
 
     def load_programs(self) -> list[LoadedProgram]:
         """Load all programs, except those whose function does not exist."""

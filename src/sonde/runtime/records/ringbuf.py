@@ -18,13 +18,15 @@ from ...arch import this_arch
 from ...kernel import syscalls
 from ...kernel.procfs import available_memory
 from ...kernel.syscalls import Fd
-from ...layouts.event_records import CONTROL_RING, SITE, TIME
+from ...layouts.event_records import CONTROL_RING, DATA_RING, SITE, TIME
 from ...layouts.uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
 from .batch import Batch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from ...spec import MapSpec
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
 _HEAD = 8  # bytes of the ring before a record
@@ -168,9 +170,10 @@ def data_ring_bytes(perf_rb_pages: int, page: int, memory: int) -> int:
 CONTROL_RING_BYTES = 256 << 10
 
 
-def ring_bytes(name: str, perf_rb_pages: int) -> int:
-    """Size of the ring of that name, on this machine."""
-    if name == CONTROL_RING:
-        return CONTROL_RING_BYTES
+def ring_bytes(spec: MapSpec, perf_rb_pages: int) -> int:
+    """Size of a ring on this machine. Of the data ring a script may need less than the default."""
+    if spec.name != DATA_RING:
+        return CONTROL_RING_BYTES if spec.name == CONTROL_RING else spec.max_entries
     page = os.sysconf("SC_PAGE_SIZE")
-    return data_ring_bytes(perf_rb_pages, page, 0 if perf_rb_pages else available_memory())
+    size = data_ring_bytes(perf_rb_pages, page, 0 if perf_rb_pages else available_memory())
+    return min(size, spec.max_entries) if spec.max_entries and not perf_rb_pages else size
