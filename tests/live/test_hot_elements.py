@@ -27,7 +27,7 @@ tracepoint:syscalls:sys_exit_getppid /pid == cpid/ { @count[tid] = count(); }
 @pytest.mark.parametrize("places", [2, 16, 256])
 @pytest.mark.parametrize("entries", [10, 1000])
 def test_counts_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: int, entries: int) -> None:
-    monkeypatch.setattr(compilation, "HOT_PLACES", places)
+    monkeypatch.setattr(compilation, "HOT_SLOTS", places)
     name = f"hot{os.getpid()}"
     command = [str(compile_c(PRODUCER, tmp_path, "producer")), str(THREADS), str(CALLS), name]
     with sonde.trace(SCRIPT % entries, command=command, world=live_world()) as trace:
@@ -52,7 +52,7 @@ def test_counts_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 @pytest.mark.parametrize("places", [2, 256])
 def test_what_is_read_and_cleared_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: int) -> None:
     """Keys come, rest and come again while the map is cleared again and again: each event belongs to one reading."""
-    monkeypatch.setattr(compilation, "HOT_PLACES", places)
+    monkeypatch.setattr(compilation, "HOT_SLOTS", places)
     name = f"hot{os.getpid()}"
     command = [str(compile_c(PRODUCER, tmp_path, "producer")), str(THREADS), str(CALLS), name]
     script = """config = { max_map_keys = 200 } tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {

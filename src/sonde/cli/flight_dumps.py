@@ -17,7 +17,7 @@ from ..runtime.flight.dumps import Dump
 from ..runtime.flight.rings import merge_stretches
 from ..runtime.records.batch import Records
 from ..spec import MapSpec
-from .flight_settings import FORMATS, KEPT, Settings
+from .flight_settings import FORMATS, MOST_DUMPS, Settings
 from .options import Parsed
 from .requests import recording_facts
 
@@ -106,7 +106,7 @@ class DumpFolder:
             raise
         finally:
             os.close(descriptor)
-        for old in self._numbers()[:-KEPT]:
+        for old in self._numbers()[:-MOST_DUMPS]:
             os.unlink(self._file_name(old), dir_fd=self._folder)
 
     def path_of(self, number: int) -> str:

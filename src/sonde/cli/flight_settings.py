@@ -9,7 +9,7 @@ from ..errors import UsageError
 from ..library.flight.settings import parse_flight
 from .options import Parsed
 
-KEPT = 16  # dumps that are kept in a folder
+MOST_DUMPS = 16  # dumps that stay in a folder
 FORMATS = {"text": "txt", "json": "json", "recording": "sonde"}  # and how their files end
 _GROUNDED = ("export", "cost", "flame", "fleet", "diff", "overhead", "check")
 

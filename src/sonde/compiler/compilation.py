@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # Up to here a keyed map's elements are all made when the map is: an insert then fails only where the map is full.
 PREALLOCATED_BYTES = 16 << 20
 MOST_STACKS = 65536
-HOT_KEYS, HOT_PLACES, HOT_BYTES = 64, 256, 16 << 10  # bytes of a key; places and bytes of a CPU's region
+HOT_KEYS, HOT_SLOTS, HOT_BYTES = 64, 256, 16 << 10  # bytes of a key; slots and bytes of a CPU's region
 HOT_SHARE = 8  # of the keys of a map that is cleared, one in so many may be hot
 # The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
 LARGEST_VALUE = 3 << 20
@@ -213,15 +213,15 @@ class Unit:
             return
         stride = HOT_KEY + round_up(spec.key_size, 8) + spec.value_size
         regions = region_count(self.world.cpus)
-        most = min(HOT_BYTES // stride, HOT_PLACES)
+        most = min(HOT_BYTES // stride, HOT_SLOTS)
         if name in self.cleared:
             most = min(most, spec.max_entries // HOT_SHARE // regions)
-        places = 1 << most.bit_length() - 1 if most else 0
-        entries = spec.max_entries + places * regions if name in self.cleared else spec.max_entries
-        if places > 1 and (entries == spec.max_entries or
+        slots = 1 << most.bit_length() - 1 if most else 0
+        entries = spec.max_entries + slots * regions if name in self.cleared else spec.max_entries
+        if slots > 1 and (entries == spec.max_entries or
                            not spec.fixed and self.element_bytes(spec) * entries <= PREALLOCATED_BYTES):
             spec.hot, spec.max_entries = "__hot" + name, entries
-            self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * places * stride, 1, BPF_F_MMAPABLE,
+            self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * slots * stride, 1, BPF_F_MMAPABLE,
                                           cpus=regions, stride=stride)
 
     def internal(self, name: str, make: Callable[[], MapSpec]) -> str:

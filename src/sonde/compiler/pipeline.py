@@ -14,7 +14,7 @@ from .join import SymbolicProgram, group_programs, join_programs
 from .lower.core import Lower
 from .lower.program import lower_program
 from .passes import PASSES, Show, run_passes
-from .plan import Planned, plan_script
+from .plan import Plan, plan_script
 from .ring_room import data_ring_room
 from .widen import find_loops
 
@@ -31,7 +31,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     unit.sends_data = any(probe.facts.sends for probe in checked.probes)  # then control records note its position
     unit.stops_at_exit = detaches_slowly(checked, world) or any(
         probe.facts.exits for probe in probes_that_stop(checked))
-    lowered: list[tuple[Lower, Planned]] = []
+    lowered: list[tuple[Lower, Plan]] = []
     for probe, planned in _number_probes(unit, plan_script(unit, checked.probes)):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
     for lo, _ in lowered:
@@ -46,7 +46,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
                       list(checked.diagnostics.items), describe_gate(checked, unit.probes), unit.groups)
 
 
-def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
+def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Plan]]) -> list[tuple[CheckedProbe, Plan]]:
     """Number the attach points: those of one name (places of a usdt probe, a probe of two clauses) have one number."""
     known: dict[str, int] = {}
     for _, planned in plans:
@@ -70,7 +70,7 @@ def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     return sum(way in alone for way in ways) > MOST_SLOW_LINKS
 
 
-def _emit_code(lo: Lower, planned: Planned) -> SymbolicProgram:
+def _emit_code(lo: Lower, planned: Plan) -> SymbolicProgram:
     items, depth = emit_program(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"),
                                 lo.byte_order)
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
@@ -79,7 +79,7 @@ def _emit_code(lo: Lower, planned: Planned) -> SymbolicProgram:
     return SymbolicProgram(items, depth, planned.key, alone)
 
 
-def _assemble_program(parts: list[tuple[Lower, Planned, SymbolicProgram]], show: Show | None) -> ProgramSpec:
+def _assemble_program(parts: list[tuple[Lower, Plan, SymbolicProgram]], show: Show | None) -> ProgramSpec:
     """One program of one clause or several."""
     lo, planned, _ = parts[0]
     whole = join_programs([emitted for _, _, emitted in parts])

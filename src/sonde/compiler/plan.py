@@ -56,7 +56,7 @@ _UNPREEMPTED = {"irq": ("",), "irq_vectors": ("",), "exceptions": ("",), "timer"
                 "sched": ("sched_switch", "sched_wak", "sched_stat_", "sched_migrate_task")}
 
 
-class Planned(Record):
+class Plan(Record):
     """A program to be: attach points that it serves, and in what context it runs. ``method`` is ProgramSpec.method.
 
     Programs with an equal ``key`` fire at the same events and may become one; None: nothing else fires there.
@@ -82,15 +82,15 @@ def _classic_context(unit: Unit, probe: CheckedProbe) -> bool:
     return len(probe.attach) == 1 and probe.facts.kernel_stacks and unit.feature("syscall_stacks")
 
 
-def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedProbe, Planned]]:
+def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedProbe, Plan]]:
     """The programs of all clauses, in the script's order."""
     classic = _mixed_tracepoints(unit, probes)
     plans = [plan for probe in probes for planned in plan_probe(unit, probe, classic)
              for plan in _with_entry(unit, probe, planned)]
-    return split_by_place(plans)
+    return split_by_clauses(plans)
 
 
-def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple[CheckedProbe, Planned]]:
+def _with_entry(unit: Unit, probe: CheckedProbe, planned: Plan) -> list[tuple[CheckedProbe, Plan]]:
     """The program; for a return served by a kretprobe that needs arguments, preceded by one that saves them at the
     entry."""
     point, used = planned.attach[0], args_used(probe)
@@ -104,8 +104,8 @@ def _with_entry(unit: Unit, probe: CheckedProbe, planned: Planned) -> list[tuple
                        way="kprobe", wild=item.wild)
         clause = Clause(probe.clause.span, points=probe.clause.points, predicate=None, body=[])
         pairs += [(CheckedProbe(clause, [entry], probe.args, []),
-                   Planned([entry], EntryContext(arguments), entry.way, helps=probe)),
-                  (probe, Planned([item], ReturnContext(arguments), item.way))]
+                   Plan([entry], EntryContext(arguments), entry.way, helps=probe)),
+                  (probe, Plan([item], ReturnContext(arguments), item.way))]
     return pairs
 
 
@@ -121,33 +121,33 @@ def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
         used = args_used(probe) if points else None
         for point in points:
             if count[point.name] > 1:
-                ways.setdefault(point.name, set()).add(_serve_places(unit, probe, point, used)[1])
+                ways.setdefault(point.name, set()).add(_choose_context(unit, probe, point, used)[1])
     return {name for name, methods in ways.items() if len(methods) > 1}
 
 
-def split_by_place(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
+def split_by_clauses(plans: list[tuple[CheckedProbe, Plan]]) -> list[tuple[CheckedProbe, Plan]]:
     """Give each program only attach points at which the same clauses fire, so that one program can run these clauses
     in the script's order, and give those that can become one a common ``key``."""
     firing: dict[object, list[int]] = {}
     for index, (_, planned) in enumerate(plans):
         if not KINDS[planned.attach[0].kind].session and not serves_all(planned.method):
             for point in planned.attach:
-                firing.setdefault(_place_key(planned, point), []).append(index)
+                firing.setdefault(_point_key(planned, point), []).append(index)
     return [(probe, part) for probe, planned in plans for part in _split_clause(planned, firing)]
 
 
-def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Planned]:
+def _split_clause(planned: Plan, firing: dict[object, list[int]]) -> list[Plan]:
     if serves_all(planned.method):
         planned.key = planned.method  # one program sees them all, and asks which it is
         return [planned]
     parts: dict[object, list[Attach]] = {}
     for point in planned.attach:
-        parts.setdefault(tuple(firing.get(_place_key(planned, point), ())), []).append(point)
+        parts.setdefault(tuple(firing.get(_point_key(planned, point), ())), []).append(point)
     programs = []
     for clauses, points in parts.items():
         context = planned.context if len(parts) == 1 else planned.context.fresh()
         context.exclusive = context.exclusive and len(parts) == 1
-        programs.append(Planned(points, context, planned.method, _shared_probe(clauses), helps=planned.helps))
+        programs.append(Plan(points, context, planned.method, _shared_probe(clauses), helps=planned.helps))
     return programs
 
 
@@ -157,31 +157,31 @@ def _shared_probe(clauses: object) -> object:
     return clauses if 1 < len(clauses) == len(set(clauses)) else None
 
 
-def _place_key(planned: Planned, point: Attach) -> object:
+def _point_key(planned: Plan, point: Attach) -> object:
     return planned.method, point.name, point.target, point.offset
 
 
-def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Planned]:
+def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Plan]:
     """The programs of one clause; ``classic``: tracepoints that must be taken classic."""
-    groups: dict[object, Planned] = {}
+    groups: dict[object, Plan] = {}
     used = args_used(probe)
     for attach in probe.attach:
-        context, method, key = _serve_places(unit, probe, attach, used if attach.name not in classic else None)
+        context, method, key = _choose_context(unit, probe, attach, used if attach.name not in classic else None)
         group = groups.get(key)
         if group is None:
-            group = groups[key] = Planned([], context, method)
+            group = groups[key] = Plan([], context, method)
         group.attach.append(attach)
     planned = list(groups.values())
-    split: list[Planned] = []
+    split: list[Plan] = []
     for item in planned:
         if len(item.attach) > 1 and not item.context.shares(unit):
-            split += [Planned([a], item.context.fresh(), item.method) for a in item.attach]
+            split += [Plan([a], item.context.fresh(), item.method) for a in item.attach]
         else:
             split.append(item)
     return split
 
 
-def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | None,
+def _choose_context(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | None,
                   ) -> tuple[Context, str, object]:
     """(context, method, key) by which an attach point is served: attach points with equal keys can share a program."""
     if attach.kind in FUNCTIONS:

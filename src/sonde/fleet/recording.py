@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-FIRST, TOLD, END = b"FLET", b"TOLD", b"END "
+FIRST, EVENTS, END = b"FLET", b"TOLD", b"END "
 _ENTRY = Layout("<BIQI")
 _FULL = 1 << 20  # bytes in a block, about
 _AGE = 10 ** 9   # ns: what is older is in the file
@@ -65,7 +65,7 @@ class FleetRecorder(Log):
     def _flush(self) -> None:
         entries, self._entries = bytes(self._entries), bytearray()
         try:
-            self._writer.write_block(TOLD, entries)
+            self._writer.write_block(EVENTS, entries)
         except OSError as error:
             self.problem = error.strerror or "failed"
 
@@ -133,7 +133,7 @@ class FleetRecording:
         whole = False
         try:
             for tag, data in self._blocks:
-                if whole or tag not in (TOLD, END):
+                if whole or tag not in (EVENTS, END):
                     raise RecordingError(f"{self.name} is damaged: a block that does not belong there")
                 whole = tag == END
                 yield from _split_entries(data if not whole else b"", self.name)

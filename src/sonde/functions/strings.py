@@ -343,9 +343,9 @@ def _lower_memcmp(lo: Lower, call: Call) -> Operand:
         left, right = lo.b.function.reg("left"), lo.b.function.reg("right")
         differ, done = lo.b.block("differ"), lo.b.block("compared")
 
-        def look(places: list[Mem], width: int, at: Operand) -> None:
+        def look(locations: list[Mem], width: int, at: Operand) -> None:
             same = lo.b.block("same")
-            for side, mem in zip((left, right), places):
+            for side, mem in zip((left, right), locations):
                 lo.b.set(side, load_characters(lo, mem.base, mem.off, width))
             lo.b.branch("jne", left, right, differ, same)
             lo.b.start(same)

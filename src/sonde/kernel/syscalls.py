@@ -433,10 +433,10 @@ def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[
                       semaphores: list[int] | None = None, pid: int = 0, returns: bool = False) -> Fd:
     """Attach at many offsets of one file at once (Linux 6.6); the program needs expected_attach UPROBE_MULTI."""
     text, count = os.fsencode(path) + b"\0", len(offsets)
-    places = struct.pack(f"={count}Q", *offsets)
+    packed = struct.pack(f"={count}Q", *offsets)
     marks = struct.pack(f"={count}Q", *cookies)
     counters = struct.pack(f"={count}Q", *semaphores) if semaphores else b""
-    rest = struct.pack("=QQQQIII", address_of(text), address_of(places), address_of(counters), address_of(marks), count,
+    rest = struct.pack("=QQQQIII", address_of(text), address_of(packed), address_of(counters), address_of(marks), count,
                        uapi.BPF_F_UPROBE_MULTI_RETURN if returns else 0, pid)
     return _link_create(program, 0, uapi.BPF_TRACE_UPROBE_MULTI, 0, rest)
 
@@ -543,8 +543,8 @@ def open_in_root(root: int, path: str, flags: int, resolve: int = 0x10) -> int:
     """Open a path as a process with that root directory sees it: no link leads out of it (openat2, Linux 5.6), unless
     ``resolve`` is something other than RESOLVE_IN_ROOT."""
     text = os.fsencode(path) + b"\0"
-    open_how = struct.pack("=QQQ", flags, 0, resolve)
-    result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(open_how), len(open_how), 0, 0)
+    request = struct.pack("=QQQ", flags, 0, resolve)
+    result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(request), len(request), 0, 0)
     if result < 0:
         raise OSError(last_error(), os.strerror(last_error()), path)
     return result

@@ -152,18 +152,18 @@ class _Scanner:
         return Piece(word if kind == "op" else kind, word, start, end)
 
 
-def _tag_operators(pieces: list[Piece], places: _Positions) -> None:
+def _tag_operators(pieces: list[Piece], positions: _Positions) -> None:
     """Say what the operators are."""
     tokens = [p for p in pieces if p.kind not in ("//", "/*", "#")]
     for at, piece in enumerate(tokens):
         before = tokens[at - 1] if at else None
         following = tokens[at + 1] if at + 1 < len(tokens) else None
-        if piece.kind == ")" and piece.end in places.casts:
+        if piece.kind == ")" and piece.end in positions.casts:
             piece.tag = "cast"
         elif piece.kind == ":" and before is not None and (
-                before.end in places.declared or following is not None and following.start in places.returned):
+                before.end in positions.declared or following is not None and following.start in positions.returned):
             piece.tag = "tight"
-        elif piece.kind == "*" and places.in_type(piece.start):
+        elif piece.kind == "*" and positions.in_type(piece.start):
             piece.tag = "type"
         elif piece.kind in _UNARY and not piece.tag:
             ends = before is not None and before.tag != "cast" and (

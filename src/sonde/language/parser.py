@@ -130,7 +130,7 @@ class Parser(FileParser):
         elif kind == "typedef":
             self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
             self._script.definitions += self.parse_typedef()
-            self._check_place("C definitions", self.span_since(pos))
+            self._check_order("C definitions", self.span_since(pos))
         elif kind == "macro":
             self.load_tokens(self._lexer.tokenize_item(pos))
             self._parse_macro()
@@ -187,7 +187,7 @@ class Parser(FileParser):
         hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
         self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
 
-    def _check_place(self, what: str, span: Span) -> None:
+    def _check_order(self, what: str, span: Span) -> None:
         if self._begun:
             self.error(SYNTAX, f"syntax: {what} must appear before probes and functions", span)
 
@@ -200,7 +200,7 @@ class Parser(FileParser):
         if self.kind != "eof":
             self.fail_unexpected("'{' and the fields" if isinstance(node, ast.CStruct) else "';'")
         self._script.definitions.append(node)
-        self._check_place("C definitions", node.span)
+        self._check_order("C definitions", node.span)
         text, end = self.source.text, self._lexer.skip_trivia(self.tokens[-1][2])
         attributes = regex_cache.compile(r"[A-Za-z_](?:/\*(?s:.*?)\*/|[^;{#])*;?").match(text, end)
         if attributes is not None:  # attributes, if it is not the next item
@@ -212,7 +212,7 @@ class Parser(FileParser):
     def _parse_config(self) -> None:
         """``config = { name = value; ... }``."""
         word = self.token_span(self.advance())
-        self._check_place("config", word)
+        self._check_order("config", word)
         if self._configured:
             self.error(SYNTAX, "syntax: duplicate config block", word)
         self._configured = True
@@ -291,7 +291,7 @@ class Parser(FileParser):
 
     def _parse_import(self) -> None:
         start = self.advance()[2]
-        self._check_place("root imports", self.span_since(start))
+        self._check_order("root imports", self.span_since(start))
         token = self.expect("str", "string after 'import'")
         span = self.span_since(start)
         self.expect(";", "';' after import")

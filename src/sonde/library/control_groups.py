@@ -66,7 +66,7 @@ def follow_options(spec: ScriptSpec) -> Options:
     return Options(params=[str((1 << len(spec.groups)) - 1), str(units)])
 
 
-class Missed(Record):
+class Misses(Record):
     """Events that were wrongly filtered out before their group was known, by the bits that the program asks for.
     ``possible`` are those whose group was never known."""
 
@@ -95,7 +95,7 @@ class GroupLog:
         self._waiting: dict[int, float] = {}  # groups of which something is not known -> until when to ask again
         self._look = 0.0                      # the moment of the next look at them
         self._gone: set[int] = set()          # groups that are gone, and may have counts in the kernel's map
-        self._missed = Missed()               # of those: events that came too early
+        self._missed = Misses()               # of those: events that came too early
         if self._answers is not None:
             session.maps["@known"] = self._answers
         try:
@@ -226,7 +226,7 @@ class GroupLog:
 
     def count_losses(self, losses: Losses) -> None:
         """Add the events that were taken for others', and the groups that were not seen."""
-        missed = Missed(self._missed.certain, self._missed.possible)
+        missed = Misses(self._missed.certain, self._missed.possible)
         for group, bits, events in self._read_counts():
             missed.add(self._published.get(group), bits, events)
         losses.unplaced += [(self._name_groups(bits), events) for bits, events in missed.certain.items()]

@@ -22,7 +22,7 @@ from ..runtime.maps.access import Map, _Chunk
 from ..runtime.maps.merge import State
 from ..spec import ErrorSite, MapSpec, ProgramSpec, ScriptSpec
 from ..types import round_up
-from .bytecode import DEPTH, FRAMES, HANDLES, Frames, Function, StackPlace, UntranslatableError, translate
+from .bytecode import DEPTH, FRAMES, HANDLES, Frames, Function, StackAddress, UntranslatableError, translate
 from .column_expressions import UnanswerableError
 
 MOST_ROUNDS = 1 << 23  # of bpf_loop()
@@ -230,7 +230,7 @@ class Machine:
             what = "memory: it follows no pointers" if error.helper in _READS else "what only a kernel can do"
             raise UnanswerableError(span, what) from None
 
-    def _shorten(self, helper: int, known: Sequence[int | StackPlace | None], locate: Callable[..., str]) \
+    def _shorten(self, helper: int, known: Sequence[int | StackAddress | None], locate: Callable[..., str]) \
             -> tuple[str, dict[str, Any]] | None:
         """What a program does instead of a call: it reads the event directly, or a map whose key is at a known
         place."""

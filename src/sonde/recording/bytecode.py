@@ -43,13 +43,14 @@ GROUP = 16              # blocks that one test skips
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "or": "|", "and": "&", "xor": "^"}
 
 Function = Callable[..., int]
-Known = dict[int, "int | StackPlace"]  # register -> the number in it there, or the place on the stack
+Known = dict[int, "int | StackAddress"]  # register -> the number in it there, or the address on the stack
 # (helper, what is known about r1 to r5, the function for the buffer and offset of a known address)
-Shorten = Callable[[int, "Sequence[int | StackPlace | None]", Callable[..., str]], "tuple[str, dict[str, Any]] | None"]
+Shorten = Callable[[int, "Sequence[int | StackAddress | None]", Callable[..., str]],
+                   "tuple[str, dict[str, Any]] | None"]
 
 
-class StackPlace(Value):
-    """A place on the stack, in bytes above the lowest one."""
+class StackAddress(Value):
+    """An address on the stack, in bytes above the lowest one."""
 
     at: int
 
@@ -112,7 +113,7 @@ def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, F
     while done < len(entries):
         source = writer.write(entries[done])
         exec(compile(source, f"<program+{entries[done]}>", "exec"), space)
-        entries += [entry for entry in writer.found if entry not in entries]
+        entries += [entry for entry in writer.new_entries if entry not in entries]
         done += 1
     return {entry: space[f"f{entry}"] for entry in entries}
 
@@ -129,7 +130,7 @@ class _PythonWriter:
         self._addresses = addresses
         self._helpers = helpers
         self._blocks: dict[int, int] = {}  # first slot -> number
-        self.found: list[int] = []
+        self.new_entries: list[int] = []
 
     def write(self, entry: int) -> str:
         """The function that begins at a slot."""
@@ -211,7 +212,7 @@ class _PythonWriter:
 
     def _find_known(self, entry: int) -> dict[int, Known]:
         """What registers hold before each slot, on every path to it."""
-        known: dict[int, Known] = {entry: {10: StackPlace(STACK)}}
+        known: dict[int, Known] = {entry: {10: StackAddress(STACK)}}
         pending = [entry]
         while pending:
             slot = pending.pop()
@@ -243,24 +244,24 @@ class _PythonWriter:
             after[insn.dst] = value
         return after
 
-    def _moved(self, slot: int, insn: Insn, before: Known) -> int | StackPlace | None:
+    def _moved(self, slot: int, insn: Insn, before: Known) -> int | StackAddress | None:
         """What a register holds after a move or an addition."""
         if insn.wide:
             return self._wide(slot, insn)
-        given: int | StackPlace | None = insn.imm & MASK
+        given: int | StackAddress | None = insn.imm & MASK
         if insn.code & 8:
             given = before.get(insn.src) if not insn.off else None
         if ALU_NAMES[insn.code & 0xF0] == "mov":
             return given
         old = before.get(insn.dst)
-        if isinstance(old, StackPlace) and isinstance(given, int):
+        if isinstance(old, StackAddress) and isinstance(given, int):
             at = to_signed(old.at + given, 64)
-            return StackPlace(at) if 0 <= at <= STACK else None
+            return StackAddress(at) if 0 <= at <= STACK else None
         return old + given & MASK if isinstance(old, int) and isinstance(given, int) else None
 
-    def place(self, value: int | StackPlace | None, offset: int = 0) -> str:
+    def buffer_and_offset(self, value: int | StackAddress | None, offset: int = 0) -> str:
         """The buffer and the offset, as arguments, of a known address; "" for any other."""
-        if isinstance(value, StackPlace):
+        if isinstance(value, StackAddress):
             return f"stack, {value.at + offset}" if 0 <= value.at + offset <= STACK else ""
         if value is None:
             return ""
@@ -283,7 +284,7 @@ class _PythonWriter:
     def _access(self, slot: int, insn: Insn) -> list[str]:
         kind, size = insn.code & 7, SIZE_OF[insn.code & 0x18]
         base = insn.src if kind == LDX else insn.dst
-        location, before = self.place(self._known[slot].get(base), insn.off), []
+        location, before = self.buffer_and_offset(self._known[slot].get(base), insn.off), []
         if not location:  # beyond 64 bits there is no region, so the sum need not be truncated
             before = [f"a = r{base} + {insn.off}"] if insn.off else []
             address = "a" if insn.off else f"r{base}"
@@ -301,7 +302,7 @@ class _PythonWriter:
     def _wide(self, slot: int, insn: Insn) -> int:
         if insn.src == PSEUDO_FUNC:
             entry = slot + 1 + to_signed(insn.imm, 32)
-            self.found.append(entry)
+            self.new_entries.append(entry)
             return entry
         if slot in self._addresses:
             return self._addresses[slot]
@@ -325,11 +326,12 @@ class _PythonWriter:
     def _call(self, slot: int, insn: Insn) -> str:
         if insn.src == PSEUDO_CALL:
             entry = slot + 1 + insn.imm
-            self.found.append(entry)
+            self.new_entries.append(entry)
             return f"r0 = f{entry}(r1, r2, r3, r4, r5)"
         if insn.src == PSEUDO_KFUNC or insn.imm not in self._helpers:
             raise UntranslatableError(slot, insn.imm if insn.src != PSEUDO_KFUNC else -1)
-        short = self._shorten(insn.imm, [self._known[slot].get(register) for register in range(1, 6)], self.place)
+        arguments = [self._known[slot].get(register) for register in range(1, 6)]
+        short = self._shorten(insn.imm, arguments, self.buffer_and_offset)
         if short is not None:
             self._space.update(short[1])
             return f"r0 = {short[0]}"

@@ -51,11 +51,11 @@ class Columns:
             self.names.append(name)
         return f"x{self.names.index(name)}"
 
-    def read_as(self, name: str, type: Type | None, span: Span | None, said: str) -> str:
+    def read_as(self, name: str, type: Type | None, span: Span | None, reason: str) -> str:
         """The same, for a field that the script assumes to be of this type. UnanswerableError if it is not."""
         have = self._event.fields.get(name) if self._event is not None else None
         if have is None or not isinstance(have, SINGLE) or have != type:
-            raise UnanswerableError(span, f"{said}, which was not recorded")
+            raise UnanswerableError(span, f"{reason}, which was not recorded")
         return self.read(name)
 
 
@@ -143,7 +143,7 @@ class Expressions:
         """The value converted to this type."""
         if isinstance(type, t.Timestamp) and isinstance(node, ast.Call) and node.name == "strftime":
             return as_unsigned(self.value(node.args[1]))
-        have, given = self.kept(node), node.type
+        have, given = self.stored(node), node.type
         if isinstance(type, t.Str):
             if not isinstance(given, t.Str) or given.size > type.size:
                 raise UnanswerableError(node.span, f"{what} that are cut")
@@ -162,8 +162,8 @@ class Expressions:
         value = f"g{number}({self.key(node.name, node.key)}, 0)"
         return wrap(value, type) if node.name in self._states.stepped else value
 
-    def kept(self, node: ast.Expr) -> str:
-        """The value as a variable or a key keeps it: see Lower.kept_value()."""
+    def stored(self, node: ast.Expr) -> str:
+        """The value as a variable or a key stores it: see Lower.stored_value()."""
         value = self.value(node)
         if isinstance(node, ast.Unary) and node.op in ("-", "~") and node.const is None \
                 and isinstance(node.operand.type, t.Int) and node.operand.type.bits < 64:

@@ -55,11 +55,11 @@ def find_tracepoints(wanted: str, world: World) -> list[tuple[str, str]]:
 
 def _event_clause(world: World, category: str, event: str) -> str:
     values = [f"{name}={name}" for name in BUILTINS]
-    values += [f"{FIELD}{name}=args.{name}" for name in kept_arguments(world, category, event)]
+    values += [f"{FIELD}{name}=args.{name}" for name in recorded_arguments(world, category, event)]
     return f"tracepoint:{category}:{event} {{ print(({', '.join(values)})); }}\n"
 
 
-def kept_arguments(world: World, category: str, event: str) -> list[str]:
+def recorded_arguments(world: World, category: str, event: str) -> list[str]:
     """The arguments that columns can hold."""
     format = world.tracepoint_format(category, event)
     return [field.name for field in format.args.fields if not field.data_loc and not field.bit_size

@@ -205,9 +205,9 @@ def _check_site(site: s.EventSite, maps: set[str]) -> None:
         check_columns(site.columns, site.parts)
 
 
-def _apart(places: list[tuple[int, int]]) -> bool:
+def _apart(spans: list[tuple[int, int]]) -> bool:
     ends = 0
-    for offset, size in sorted(places):
+    for offset, size in sorted(spans):
         if offset < ends:
             return False
         ends = offset + size

@@ -50,10 +50,10 @@ class NameRecorder:
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
         """The live context's answer; an empty one is not recorded."""
-        places = self._live.code_places(address, tgid)
-        if places:
-            self._tell("code_places", (address, tgid), places)
-        return places
+        locations = self._live.code_places(address, tgid)
+        if locations:
+            self._tell("code_places", (address, tgid), locations)
+        return locations
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return self._record("build_id", (address, tgid), self._live.build_id(address, tgid))
@@ -127,8 +127,8 @@ class RecordedNames:
         return self._known.get(("usym", address, tgid))
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
-        places: Sequence[tuple[str, str, int]] = self._known.get(("code_places", address, tgid), ())
-        return places
+        locations: Sequence[tuple[str, str, int]] = self._known.get(("code_places", address, tgid), ())
+        return locations
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return self._known.get(("build_id", address, tgid))

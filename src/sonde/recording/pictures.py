@@ -74,7 +74,7 @@ class _SliceReader:
             for records in RunLoop(trace):
                 self._printer.print_records(records, trace.act_on_site)
                 self._moment = max(self._moment, trace.recording.context.moment)
-                tell(*trace.recording.place)
+                tell(*trace.recording.position)
                 self._read_maps()
                 if self._elapsed() >= self._due:
                     self._add()

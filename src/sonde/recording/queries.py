@@ -162,9 +162,9 @@ class Question:
             -> Iterator[tuple[Any, ...]]:
         event, step = self._events[site]
         names = list(event.fields)
-        places = [2 + names.index(name) for name in step.columns]  # after the probe and the time
+        indices = [2 + names.index(name) for name in step.columns]  # after the probe and the time
         columns = {name: read_column(leaves[column], packed[column], count, event.fields[name])
-                   for name, column in zip(step.columns, places)}
+                   for name, column in zip(step.columns, indices)}
         if "cpu" in columns:
             check_cpu(int(max(columns["cpu"])), self._cpus)
         return rows_of(list(columns.values()), count)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..runtime.attach.programs import LoadedProgram
     from ..runtime.records.values import Items
 
-SAMPLE, ASKED, FINAL = "sample", "asked", "final"
+SAMPLE, REQUESTED, FINAL = "sample", "asked", "final"
 _CLOCKS = ("boot", "monotonic", "tai")
 _DONE_ROOM = 64 << 20  # bytes of results for one record
 
@@ -157,7 +157,7 @@ class Recording:
             elif tag == b"LOOK":
                 look = as_object(read_json(data))
                 why, time = as_text(look.get("why")), as_integer(look.get("time"), 0, 1 << 63)
-                if why not in (SAMPLE, ASKED, FINAL):
+                if why not in (SAMPLE, REQUESTED, FINAL):
                     raise RecordingError("a look is none")
                 self.context.moment = time
                 yield Portion(self._snapshots.take(), results, why=why, time=time)
@@ -168,7 +168,7 @@ class Recording:
         self.truncated = self.end is None
 
     @property
-    def place(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int]:
         """How many bytes of the file have been read, and its size."""
         return self._file.tell(), fstat(self._file.fileno()).st_size
 
@@ -279,7 +279,7 @@ class ReplaySession:
                 self.held = {}
             return Records()
         self.held, self.results = portion.maps, portion.results
-        self.maps_requested, self.sampled = portion.why == ASKED, portion.why == SAMPLE
+        self.maps_requested, self.sampled = portion.why == REQUESTED, portion.why == SAMPLE
         return Records([portion.records.records()] if portion.records is not None else [])
 
     def is_incomplete(self, name: str) -> bool:

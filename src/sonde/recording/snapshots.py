@@ -104,7 +104,7 @@ class SnapshotReader:
         self._memory = memory
         self._room = memory
         self._open: MapSnapshot | None = None
-        self._found: dict[str, MapSnapshot] = {}
+        self._snapshots: dict[str, MapSnapshot] = {}
 
     def add_block(self, data: bytes) -> None:
         """Take the next block's data. RecordingError if it is not part of a snapshot."""
@@ -118,10 +118,10 @@ class SnapshotReader:
             raise RecordingError("its maps are larger than there is room for", hints=["--memory gives them more room"])
         items = _split_items(named, numbers, bool(head.get("signed")), rest)
         if self._open is None:
-            if named.name in self._found:
+            if named.name in self._snapshots:
                 raise RecordingError("a snapshot comes twice")
-            self._open = self._found[named.name] = MapSnapshot([], head.get("incomplete") is True)
-        elif self._found.get(named.name) is not self._open:
+            self._open = self._snapshots[named.name] = MapSnapshot([], head.get("incomplete") is True)
+        elif self._snapshots.get(named.name) is not self._open:
             raise RecordingError("a snapshot does not go on")
         self._open.items += items
         if head.get("more") is not True:
@@ -131,7 +131,7 @@ class SnapshotReader:
         """The snapshots by map; starts over. RecordingError if one has no end."""
         if self._open is not None:
             raise RecordingError("a snapshot has no end")
-        snapshots, self._found, self._room = self._found, {}, self._memory
+        snapshots, self._snapshots, self._room = self._snapshots, {}, self._memory
         return snapshots
 
 

@@ -67,10 +67,10 @@ def _expand_all(finder: ProbeFinder, clause: Clause) -> list[list[Attach]]:
     """The attach points that exist, for each attach point of a clause."""
     finder.use = Use([clause.predicate, clause.body])
     finder.unmatched, finder.points = [], len(clause.points)
-    said = len(finder.diagnostics.items)
+    reported = len(finder.diagnostics.items)
     points = [point for point in clause.points if not point.missing or any(point.parts)] or clause.points
     attach = [expand_attach_point(finder, point) for point in points]
-    fine = all(d.severity == WARNING for d in finder.diagnostics.items[said:])
+    fine = all(d.severity == WARNING for d in finder.diagnostics.items[reported:])
     if not any(attach) and fine:
         finder.report_empty_clause(clause.points)
     return attach

@@ -63,7 +63,7 @@ ARGUMENT = "an argument"
 _REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", "a tuple", "a loop",
              "return", ARGUMENT)
 # Of these their users say themselves what is wrong with void.
-_SAID_BY_USER = ("an operand", "a condition", "a predicate", "a cast", ARGUMENT)
+_REPORTED_BY_USER = ("an operand", "a condition", "a predicate", "a cast", ARGUMENT)
 _ASSIGNED = ("a variable", "a map")
 _WITHOUT_VALUE = ["a number of a floating-point type or of 128 bits has its place in a struct, and no value"]
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
@@ -205,7 +205,7 @@ class CheckContext:
     def check_value(self, node: Expr, purpose: str = "", at: Node | None = None) -> Type | None:
         """Like :meth:`check_expression`, where a value is required: calls that return nothing are refused."""
         type = self.check_expression(node)
-        if isinstance(type, NoneType) and (purpose not in _SAID_BY_USER or isinstance(type, Real)):
+        if isinstance(type, NoneType) and (purpose not in _REPORTED_BY_USER or isinstance(type, Real)):
             if type == NOTHING and purpose in _ASSIGNED:
                 return None  # report_no_value() says it
             use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
@@ -517,8 +517,8 @@ class CheckContext:
             return None
         for each in walk_nodes(node):
             if isinstance(each, Expr) and each.type is not None:
-                each.type = kept_type(each.type)
-        return kept_type(type)
+                each.type = stored_type(each.type)
+        return stored_type(type)
 
     def pointer_space(self, type: Type | None) -> str:
         """Memory that a pointer made from ``type`` points into."""
@@ -532,11 +532,11 @@ def is_stack_copy(type: Type) -> bool:
     return isinstance(type, StackCopy) or isinstance(type, Tuple) and any(is_stack_copy(part) for part in type.of)
 
 
-def kept_type(type: Type) -> Type:
+def stored_type(type: Type) -> Type:
     """The type with stack ids in place of copies of stacks."""
     if isinstance(type, StackCopy):
         return Stack(True, type.mode, type.limit)
-    return Tuple(tuple([kept_type(part) for part in type.of]), type.names) if isinstance(type, Tuple) else type
+    return Tuple(tuple([stored_type(part) for part in type.of]), type.names) if isinstance(type, Tuple) else type
 
 
 # By what a program finds which file an address belongs to

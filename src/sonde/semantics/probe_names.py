@@ -48,7 +48,7 @@ class _Meetings:
         self._clause = number
         for node in nodes:
             if isinstance(node, Assign) and node.op == "=":
-                self._bind(self._place_of(node.target), node.value)
+                self._bind(self._storage_of(node.target), node.value)
             elif isinstance(node, Ternary) and node.then is not None:
                 for branch in (node.then, node.other):
                     self._bind(id(node), branch)
@@ -71,7 +71,7 @@ class _Meetings:
                 self._bind(id(arg), arg)
                 self._text.append(id(arg))
 
-    def _place_of(self, node: Node) -> Hashable:
+    def _storage_of(self, node: Node) -> Hashable:
         if isinstance(node, Variable):
             return self._clause, node.name
         return (node.name, "value") if isinstance(node, MapRef) else None
@@ -82,7 +82,7 @@ class _Meetings:
             for at, item in enumerate(value.items):
                 self._bind((position, at), item)
         elif isinstance(value, (Variable, MapRef)):
-            self._groups[self._group(position)] = self._group(self._place_of(value))
+            self._groups[self._group(position)] = self._group(self._storage_of(value))
         elif isinstance(value, Ternary):
             self._groups[self._group(position)] = self._group(id(value))
         elif isinstance(value, Reference) and value.name == "probe":

@@ -33,7 +33,7 @@ from .returns import choose_ways
 from .world import Inlined, UserFunction, World
 
 _LANGUAGES = (*LANGUAGES, "go")
-_NO_PLACE = "{kind} should be attached to a function and/or address"
+_NO_FUNCTION = "{kind} should be attached to a function and/or address"
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", Rust's uprobe:path:rust:\"mod::f\", Go's "
           "uprobe:path:go:\"http.(*conn).serve\", source "
@@ -53,7 +53,7 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
             return finder.error("probe-form", f"{kind} should have a target", point,
                                 [f"write {kind}:path:function"])
         if len(parts) in (2, 3):
-            return finder.error("probe-form", _NO_PLACE.format(kind=kind), point, _FORMS)
+            return finder.error("probe-form", _NO_FUNCTION.format(kind=kind), point, _FORMS)
         return finder.report_part_count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
     if line and kind == "uretprobe":
         return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
@@ -166,7 +166,7 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
     functions = finder.world.user_functions(path)
     matches = pattern_matcher(symbol)
     named = [f for f in functions if matches(f.name) or "[...]" in symbol and matches(without_types(f.name))]
-    chosen = _once_per_place(with_their_code(finder, point, path, named, is_pattern(symbol)))
+    chosen = _once_per_offset(with_their_code(finder, point, path, named, is_pattern(symbol)))
     if not chosen:
         if not alone or named:
             return []
@@ -215,7 +215,7 @@ def _warn_of_copies(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
 def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
                        address: int) -> list[Attach]:
     if address == 0:
-        return finder.error("probe-form", _NO_PLACE.format(kind=kind), point)
+        return finder.error("probe-form", _NO_FUNCTION.format(kind=kind), point)
     offset = finder.world.user_offset(path, address)
     if offset is None:
         return finder.report_missing(point, [f"address {text} is in no segment of the file"])
@@ -277,7 +277,7 @@ def _attach_mangled(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
         return finder.error("not-supported", "C++ names need the C++ runtime library (libstdc++.so.6), which is not "
                             "installed here", point, ["install it (libstdc++6), or use the mangled name"])
     named = functions_named(functions, names, language, text)
-    chosen = _once_per_place(with_their_code(finder, point, path, named, is_pattern(text)))
+    chosen = _once_per_offset(with_their_code(finder, point, path, named, is_pattern(text)))
     if not chosen:
         if not alone or named:
             return []
@@ -297,7 +297,7 @@ def _attach_mangled(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
 def _attach_go(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
     functions = finder.world.user_functions(path)
     matches = pattern_matcher(text)
-    chosen = _once_per_place([f for f in functions if any(map(matches, spellings(f.name)))])
+    chosen = _once_per_offset([f for f in functions if any(map(matches, spellings(f.name)))])
     if not chosen:
         if not alone:
             return []
@@ -376,7 +376,7 @@ def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction
     return False
 
 
-def _once_per_place(functions: list[UserFunction]) -> list[UserFunction]:
+def _once_per_offset(functions: list[UserFunction]) -> list[UserFunction]:
     """Aliases of one function are probed once."""
     seen: dict[int, UserFunction] = {}
     for function in functions:

@@ -16,7 +16,7 @@ from sonde.spec import ScriptSpec
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few places that keys meet in one."""
-    monkeypatch.setattr(compilation, "HOT_PLACES", 4)
+    monkeypatch.setattr(compilation, "HOT_SLOTS", 4)
 
 
 def plain(monkeypatch: pytest.MonkeyPatch, text: str, kernel: str = "6.18") -> Kernel:
@@ -112,7 +112,7 @@ def interrupted(spec: ScriptSpec, before: list[int], threads: tuple[int, int], a
 @pytest.mark.parametrize("value", ["count()", "stats(7)", "hist(5)"])
 @pytest.mark.parametrize("threads", [(1, 1), (1, 2), (2, 5)])
 def test_what_comes_between_is_counted(monkeypatch: pytest.MonkeyPatch, threads: tuple[int, int], value: str) -> None:
-    monkeypatch.setattr(compilation, "HOT_PLACES", 2)
+    monkeypatch.setattr(compilation, "HOT_SLOTS", 2)
     spec = compiled(f"BEGIN {{ @[tid] = {value}; }} interval:s:1 {{ @[tid] = {value}; }}")
     for before in ([], [threads[0]], [threads[1]], [7, 8, 9]):
         expected = kernel_of(spec)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sonde import compiling
 from sonde.cli.flight_dumps import DumpFolder
-from sonde.cli.flight_settings import KEPT, Settings
+from sonde.cli.flight_settings import MOST_DUMPS, Settings
 from sonde.errors import SondeError, UsageError
 from sonde.layouts.shared_maps import FLIGHT, FLIGHT_BUSY, FLIGHT_GAP, HEADS, HEADS_STRIDE, LEAST_SEGMENT
 from sonde.library.flight import asking
@@ -379,15 +379,15 @@ def test_the_newest_stay(tmp_path: Path) -> None:
     (tmp_path / "opens.0001.txt.bak").write_text("not ours")
     (tmp_path / "other.0001.txt").write_text("nor this")
     folder = folder_at(tmp_path / "." / "")
-    for _ in range(KEPT + 3):
+    for _ in range(MOST_DUMPS + 3):
         number = folder.next_number()
         with folder.write_file(number) as descriptor:
             os.write(descriptor, b"%d" % number)
     folder.close()
     assert {path.name for path in tmp_path.iterdir()} == {"opens.0001.txt.bak", "other.0001.txt"} | {
-        f"opens.{n:04d}.txt" for n in range(4, KEPT + 4)}
+        f"opens.{n:04d}.txt" for n in range(4, MOST_DUMPS + 4)}
     again = folder_at(tmp_path)
-    assert again.next_number() == KEPT + 4 and (tmp_path / "opens.0019.txt").read_text() == "19"
+    assert again.next_number() == MOST_DUMPS + 4 and (tmp_path / "opens.0019.txt").read_text() == "19"
     again.close()
 
 

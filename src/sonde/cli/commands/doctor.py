@@ -93,7 +93,7 @@ class Verdict(Record):
 
     name: str
     works: bool
-    how: list[str]
+    methods: list[str]
     why: list[str] = []
 
 
@@ -155,7 +155,7 @@ def build_report(world: World, btf: str = "", allowed: bool = True, bar: Progres
     lines = []
     for verdict in verdicts:
         works = "works" if allowed else "not permitted, may work for root"
-        state = f"{works}: {', '.join(verdict.how)}" if verdict.works else f"does not work: {verdict.why[0]}"
+        state = f"{works}: {', '.join(verdict.methods)}" if verdict.works else f"does not work: {verdict.why[0]}"
         lines.append(f"{verdict.name:{width}}  {state}")
         more = verdict.why if verdict.works else verdict.why[1:]
         lines += [f"{'':{width}}    {line}" for line in more]

@@ -99,7 +99,7 @@ def main(parsed: Parsed) -> int:
     return 0
 
 
-class Measured(Record):
+class Measurement(Record):
     """What to print; for how long it was measured, and what was missed."""
 
     text: str
@@ -113,14 +113,14 @@ def _about(run: Provenance, form: str) -> str:
     return f'{{"type": "run", "data": {dumps(run.as_json())}}}\n' if form == "json" else run.format_comments()
 
 
-def _all(seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
+def _all(seconds: float, stopped: Callable[[], bool], form: str) -> Measurement:
     from ...runtime.costs.overhead import Meter
     began = time.monotonic()
     with Meter() as meter:
         _wait_until_stopped(seconds, stopped)
         costs = meter.program_costs()
     took = costs[0].seconds if costs else time.monotonic() - began
-    return Measured((_costs_json if form == "json" else _costs_table)(costs), took, [])
+    return Measurement((_costs_json if form == "json" else _costs_table)(costs), took, [])
 
 
 def _parse_arguments(words: list[str]) -> tuple[str, float]:
@@ -170,7 +170,7 @@ def _find_program(program: str) -> tuple[int, str]:
     return identity
 
 
-def _annotate_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
+def _annotate_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measurement:
     from ...kernel.program_image import read_program_image
     from .annotation import sample_program
     number, name = _find_program(program)
@@ -180,7 +180,7 @@ def _annotate_program(program: str, seconds: float, stopped: Callable[[], bool],
                          "net.core.bpf_jit_enable), or hides addresses (sysctl kernel.kptr_restrict)")
     _say_progress(f"sampling program {number} ({name or 'no name'})")
     samples = sample_program(code, seconds, stopped)
-    return Measured((_samples_json if form == "json" else _samples_text)(number, name, samples), samples.seconds,
+    return Measurement((_samples_json if form == "json" else _samples_text)(number, name, samples), samples.seconds,
                     [f"{samples.lost} samples found no room"] if samples.lost else [])
 
 
@@ -214,7 +214,7 @@ def _samples_json(number: int, name: str, samples: Samples) -> str:
             f'"places": [{", ".join(instructions)}]}}}}\n')
 
 
-def _measure_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
+def _measure_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measurement:
     from ...runtime.costs.overhead import Meter
     identity = _find_program(program)
     named = f"program {identity[0]} ({identity[1] or 'no name'})"
@@ -224,7 +224,7 @@ def _measure_program(program: str, seconds: float, stopped: Callable[[], bool], 
             _say_progress(f"sampling {named}: {why}")
             latency = meter.watch_program(identity[0], seconds, stopped)
     untimed = latency.runs - latency.alone
-    return Measured((_latency_json if form == "json" else _latency_text)(*identity, latency, why), latency.seconds,
+    return Measurement((_latency_json if form == "json" else _latency_text)(*identity, latency, why), latency.seconds,
                     [f"{untimed} of {latency.runs} runs were not timed exactly"] if untimed else [])
 
 

@@ -20,7 +20,7 @@ class Specifier(Record):
     """``kind`` is p, r, t or u; ``parameters`` are the (name, type) of the signature; ``rest`` is the text after."""
 
     kind: str
-    place: str
+    target: str
     name: str
     offset: str
     parameters: list[tuple[str, str]]
@@ -30,17 +30,17 @@ class Specifier(Record):
     def attach_point(self) -> str:
         """The attach point of the language."""
         if self.kind == "t":
-            return f"tracepoint:{self.place}:{self.name}"
+            return f"tracepoint:{self.target}:{self.name}"
         if self.kind == "u":
-            return f"usdt:{resolve_library(self.place)}:*:{self.name}"
+            return f"usdt:{resolve_library(self.target)}:*:{self.name}"
         returns = "ret" if self.kind == "r" else ""
-        where = f"{resolve_library(self.place)}:" if self.place else ""
-        return f"{'u' if self.place else 'k'}{returns}probe:{where}{self.name}{self.offset}"
+        where = f"{resolve_library(self.target)}:" if self.target else ""
+        return f"{'u' if self.target else 'k'}{returns}probe:{where}{self.name}{self.offset}"
 
     @property
     def entry_point(self) -> str:
         """For a probe at a function's return, the attach point of its entry."""
-        return Specifier("p", self.place, self.name, "", self.parameters, "").attach_point
+        return Specifier("p", self.target, self.name, "", self.parameters, "").attach_point
 
     def translate_expression(self, text: str) -> str:
         """Translate a C expression with the names of the signature to the language."""
@@ -96,15 +96,15 @@ def read_specifier(text: str) -> Specifier:
     if match is None:
         raise UsageError(f"'{text}' names no probe", [
             "p::function, r:library:function, t:category:event, u:library:probe"])
-    kind, place = match["kind"] or "p", match["place"] or ""
+    kind, target = match["kind"] or "p", match["place"] or ""
     rest = text.strip()[match.end():]
-    if kind in "tu" and not place:
+    if kind in "tu" and not target:
         raise UsageError(f"'{text}': {kind}: needs a {'category' if kind == 't' else 'library'}")
     parameters: list[tuple[str, str]] = []
     if rest.startswith("("):
         signature, rest = split_at_closing(rest[1:])
         parameters = [_parse_parameter(part) for part in split_outside_brackets(signature, ",") if part]
-    return Specifier(kind, place, match["name"], match["offset"] or "", parameters, rest.strip())
+    return Specifier(kind, target, match["name"], match["offset"] or "", parameters, rest.strip())
 
 
 def _parse_parameter(text: str) -> tuple[str, str]:

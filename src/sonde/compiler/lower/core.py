@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Lowering = TypeVar("Lowering", bound="Callable[..., object]")
 
 
-def at_its_place(lowering: Lowering) -> Lowering:
+def counts_at_expression(lowering: Lowering) -> Lowering:
     """Count failures for the expression that is being lowered, not for the whole statement."""
     def lower(lo: Lower, expr: Expr, *rest: object, **more: object) -> object:
         outer, lo.expression_span = lo.expression_span, expr.span
@@ -117,7 +117,7 @@ class Lower:
     def store_outcome(self, outcome: int) -> None:
         self.b.store(self.frame.base, self.frame.off + OUTCOME, outcome)
 
-    def kept_value(self, expr: Expr) -> Operand:
+    def stored_value(self, expr: Expr) -> Operand:
         """The value of a scalar expression as it is printed or stored: a narrow number that was negated or complemented
         is cut to its own width without a sign, though arithmetic computes with it as C does."""
         value = self.scalar_value(expr)

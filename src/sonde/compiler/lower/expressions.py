@@ -31,7 +31,7 @@ from .control.conditions import condition_value, is_condition, lower_if_value
 from .control.ordering import value_before
 from .control.subprograms import lower_function_call
 from .control.variables import assign_variable
-from .core import Lower, at_its_place, is_function_call, is_scalar
+from .core import Lower, counts_at_expression, is_function_call, is_scalar
 from .locations import field_value
 from .maps import access
 from .maps.aggregates import merged_value
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # --- scalars ----------------------------------------------------------------------------------------------
 
 
-@at_its_place
+@counts_at_expression
 def scalar_value(lo: Lower, expr: Expr) -> Operand:
     """The canonical 64-bit value of a scalar expression."""
     if isinstance(expr.const, int):

@@ -21,9 +21,9 @@ from .tasks import slot_number
 PREFIX = 8  # bytes before a record
 
 
-def reserve_place(lo: Lower, size: int, have: BasicBlock, lost: BasicBlock) -> tuple[Reg, Reg]:
+def reserve_room(lo: Lower, size: int, have: BasicBlock, lost: BasicBlock) -> tuple[Reg, Reg]:
     """Room for a record of ``size`` bytes: goes to ``have`` with its address, or to ``lost``. Also this CPU's slot of
-    the heads, for :func:`commit_place`."""
+    the heads, for :func:`commit_room`."""
     length = size + PREFIX
     memory = lo.unit.flight(length)
     cpu = slot_number(lo, memory.cpus, lost)
@@ -48,7 +48,7 @@ def reserve_place(lo: Lower, size: int, have: BasicBlock, lost: BasicBlock) -> t
     return record, own
 
 
-def commit_place(lo: Lower, record: Reg, own: Reg, size: int, flag: int = 0) -> None:
+def commit_room(lo: Lower, record: Reg, own: Reg, size: int, flag: int = 0) -> None:
     """The record is complete (or, with FLIGHT_GAP, is none)."""
     lower_half = 0 if lo.byte_order == "little" else 4
     lo.b.store(record, lower_half - PREFIX, size + PREFIX | flag, 4)

@@ -9,7 +9,7 @@ from ..ir import Operand, Reg
 from . import memory
 from .arithmetic import as_number
 from .calls import builtin_of
-from .core import Lower, at_its_place, is_scalar
+from .core import Lower, counts_at_expression, is_scalar
 from .maps import access
 from .state import Mem
 
@@ -52,7 +52,7 @@ def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand 
     return memory.read_scalar(lo, at, element) if isinstance(element, Scalar) else at
 
 
-@at_its_place
+@counts_at_expression
 def locate_value(lo: Lower, expr: Expr) -> Mem | None:
     """The memory in which the value already lies; None if it has to be computed."""
     if isinstance(expr, Variable):

@@ -12,7 +12,7 @@ from ..compilation import Unit, region_count
 from ..dominators import dominator_tree, first_use
 from ..gated_clauses import asks_for_group, has_gate, is_exempt
 from ..ir import BasicBlock, BpfFunction, MapAddr, MapFd, Op, Reg
-from ..plan import Planned
+from ..plan import Plan
 from . import expressions, groups, locations, statements, writing
 from .control import conditions, gate, loops, subprograms
 from .core import Lower
@@ -31,7 +31,7 @@ class ProgramLowering(Lower):
     lower_block = statements.lower_block
 
 
-def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) -> Lower:
+def lower_program(unit: Unit, probe: CheckedProbe, planned: Plan, name: str) -> Lower:
     """Lower a program: its prologue (is this event ours?), predicate and action."""
     lo = ProgramLowering(unit, probe, planned.context, planned.attach, name, planned.numbers)
     lo.b.span = probe.clause.points[0].span

@@ -71,7 +71,7 @@ def reserve_record(lo: Lower, site: EventSite) -> Reservation:
     own = None
     if lo.unit.options.flight and not site.control:
         from . import flight
-        record, own = flight.reserve_place(lo, site.size, have, lost)
+        record, own = flight.reserve_room(lo, site.size, have, lost)
     else:
         record = lo.b.call(h.RING_RESERVE, [MapFd(lo.unit.ring(site.control)), site.size, 0], "ringbuf_reserve")
         lo.b.branch("jne", record, 0, have, lost)
@@ -115,7 +115,7 @@ def submit_record(lo: Lower, reserved: Reservation, time: Operand) -> None:
     lo.b.store(reserved.record, TIME, time)
     if reserved.own is not None:
         from . import flight
-        flight.commit_place(lo, reserved.record, reserved.own, reserved.size)
+        flight.commit_room(lo, reserved.record, reserved.own, reserved.size)
     else:
         lo.b.call(h.RING_SUBMIT, [reserved.record, 0], "ringbuf_submit")
     lo.b.start(reserved.done)
@@ -125,7 +125,7 @@ def discard_record(lo: Lower, reserved: Reservation) -> None:
     """Discard a reserved record."""
     if reserved.own is not None:
         from . import flight
-        flight.commit_place(lo, reserved.record, reserved.own, reserved.size, FLIGHT_GAP)
+        flight.commit_room(lo, reserved.record, reserved.own, reserved.size, FLIGHT_GAP)
     else:
         lo.b.call(h.RING_DISCARD, [reserved.record, 0], "ringbuf_discard")
     lo.b.jump(reserved.done)
@@ -144,7 +144,7 @@ def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart
     last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)
     with lo.scope():
         for i, value in enumerate(values[:last + 1]):
-            early[i] = lo.b.mov(lo.kept_value(value)) if isinstance(types[i], Scalar) \
+            early[i] = lo.b.mov(lo.stored_value(value)) if isinstance(types[i], Scalar) \
                 else _evaluate_early(lo, value, types[i])
         before = lo.state.last_time
         tail = None if lo.unit.options.flight else find_tail(types)

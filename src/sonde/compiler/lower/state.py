@@ -64,7 +64,7 @@ class Sharing:
         self.result_address = result_address   # where it writes its result, if that is no number
         self.result_offset = 0                 # where in the frame a callback leaves the result
         self.probe_offset = 0                  # where in the frame callbacks find the probe index; 0: it is not there
-        self.kept_offset = 0                   # where in the frame are arguments that were kept: see kept.py
+        self.saved_offset = 0                   # of saved arguments in the frame: see entry_arguments.py
         self.in_frame: set[int] = set()        # variables that lie in the frame, by the id of their slot
         self.pointers: dict[int, int] = {}     # where the frame keeps the addresses of large variables
         self.starts: dict[int, int] = {}       # where a callback loop keeps its first index

@@ -10,17 +10,17 @@ from .calls import builtin_of, function_of
 from .control.conditions import lower_if_value
 from .control.subprograms import write_function_result
 from .conversion import convert_value
-from .core import Lower, at_its_place, is_function_call, is_scalar
+from .core import Lower, counts_at_expression, is_function_call, is_scalar
 from .state import Mem
 from .strings.texts import literal_bytes, write_literal
 
 
-@at_its_place
+@counts_at_expression
 def write_value(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
     """Write the expression's value as ``type`` to BPF memory. With ``pad`` every byte becomes defined, so that
     the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""
     if isinstance(type, Scalar):
-        lo.store_value(mem, type, lo.kept_value(expr))
+        lo.store_value(mem, type, lo.stored_value(expr))
     elif isinstance(expr, Ternary) and expr.then is not None:
         _choose_into(lo, expr, mem, type, pad)
     elif isinstance(expr, BlockExpr):

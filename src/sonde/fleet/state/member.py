@@ -242,8 +242,8 @@ class Member:
         self._former = connection
         if self.is_live:
             connection.await_exit(0.5)
-            said = connection.read_said()
-            self.leave(_reason_of(connection, self.state, said, self._decoder.pending), said[:-1])
+            lines = connection.read_stderr()
+            self.leave(_reason_of(connection, self.state, lines, self._decoder.pending), lines[:-1])
 
     def release(self, seconds: float) -> None:
         """Let the process of the connection end, in so many seconds by itself."""
@@ -265,9 +265,9 @@ def clean_line(text: str) -> str:
     return terminal_safe(" ".join(text.split()))[:400]
 
 
-def _reason_of(connection: Connection, state: str, said: list[str], pending: bytes) -> str:
+def _reason_of(connection: Connection, state: str, lines: list[str], pending: bytes) -> str:
     """Why a connection ended that was not to end, in a few words."""
-    last = clean_line(said[-1])[:200] if said else ""
+    last = clean_line(lines[-1])[:200] if lines else ""
     if state != CONNECTING:
         return f"connection lost while {state}" + (f": {last}" if last else "")
     status = connection.exit_status

@@ -54,16 +54,16 @@ class MergedPrint(Record):
 
 
 class _Turn:
-    """The n-th print() of a map at one place of the script, on all hosts."""
+    """The n-th print() of a map at one site of the script, on all hosts."""
 
-    def __init__(self, table: Table, name: str, place: int, number: int) -> None:
+    def __init__(self, table: Table, name: str, site: int, number: int) -> None:
         self.table = table
         self.name = name
-        self.place = place
+        self.site = site
         self.number = number
         self.time = 0          # of the last host's
-        self.first = 1 << 63   # of the first one's: its place
-        self.said = False
+        self.first = 1 << 63   # of the first one's: its position
+        self.is_printed = False
         self.hosts: set[str] = set()
         self.incomplete = False
 
@@ -75,7 +75,7 @@ class _Heading:
         self.probe = probe
         self.events: dict[str, HostEvent] = {}  # by host
         self.time = 1 << 63  # the earliest
-        self.said = False
+        self.is_printed = False
 
 
 class Results:
@@ -95,14 +95,14 @@ class Results:
         self._texts: dict[str, KeyTexts] = {}
         self._incomplete: set[str] = set()
         self._turns: dict[tuple[int, int], _Turn] = {}
-        self._latest: dict[tuple[str, int], int] = {}  # by host and place: its last turn
-        self._printed: dict[int, int] = {}  # by place: the last turn that was printed
+        self._latest: dict[tuple[str, int], int] = {}  # by host and site: its last turn
+        self._printed: dict[int, int] = {}  # by site: the last turn that was printed
         self._heap: list[tuple[int, int, HostEvent | _Turn | _Heading, int]] = []  # time, which of that, what, bytes
         self._count = 0
         self._headings: dict[tuple[bytes, int], _Heading] = {}  # by text, and how often it was said before
-        self._said: Counter[tuple[str, bytes]] = Counter()      # by host and text
+        self._repeats: Counter[tuple[str, bytes]] = Counter()      # by host and text
         self._waiting_bytes = 0
-        self.unordered = 0   # lines that came too late for their place
+        self.unordered = 0   # lines that came too late for their position
         self._last = 0
         self.late: dict[str, int] = {}  # by host: contributions to prints that had been printed without it
 
@@ -198,7 +198,7 @@ class Results:
         values = turn.table.check_deltas(member.name, known, deltas)
         if wall < turn.first:
             turn.first = wall
-            self._push(wall, turn)  # where it stood before, it will have been said
+            self._push(wall, turn)  # the entry before is skipped, as it is printed by then
         for delta, plain in zip(deltas, values):
             turn.table.add_checked(member.name, known, delta, plain)
         turn.hosts.add(member.name)
@@ -209,15 +209,15 @@ class Results:
         frame = update.frame
         spec = member.spec
         assert spec is not None
-        for wall, place, probe, text, value in zip(*map(frame.numbers_at, range(3)), frame.texts_at(3),
-                                                   frame.texts_at(5)):
-            if place >= len(spec.sites):
+        for wall, site_index, probe, text, value in zip(*map(frame.numbers_at, range(3)), frame.texts_at(3),
+                                                        frame.texts_at(5)):
+            if site_index >= len(spec.sites):
                 raise ProtocolError("an event of a place that the script does not have")
-            site = spec.sites[place]
+            site = spec.sites[site_index]
             name = spec.probes[probe] if probe < len(spec.probes) else ""
             rows = bool(self._columns) and site.kind == "printf"
-            event = HostEvent(site.kind, () if rows else _event_args(site, value), name, member.clock.ours(wall), place,
-                              host=member.name, text=text)
+            event = HostEvent(site.kind, () if rows else _event_args(site, value), name, member.clock.ours(wall),
+                              site_index, host=member.name, text=text)
             if rows and value:
                 event.heading, event.cells = read_row(value, {column.name for column in site.columns} or self._columns)
             size = _EVENT + len(text) + len(value)
@@ -227,16 +227,16 @@ class Results:
                 self._push(event.time, event, size)
 
     def _add_heading(self, event: HostEvent, size: int) -> None:
-        said = event.probe.encode("utf-8", "surrogateescape") + b"\0" + event.text
-        self._said[event.host, said] += 1
-        heading = self._headings.setdefault((said, self._said[event.host, said]), _Heading(event.probe))
-        if heading.said:
+        text = event.probe.encode("utf-8", "surrogateescape") + b"\0" + event.text
+        self._repeats[event.host, text] += 1
+        heading = self._headings.setdefault((text, self._repeats[event.host, text]), _Heading(event.probe))
+        if heading.is_printed:
             self._push(event.time, event, size)
             return
         heading.events[event.host] = event
         if event.time < heading.time:
             heading.time = event.time
-            self._push(event.time, heading, size)  # its place; where it stood before, it will have been said
+            self._push(event.time, heading, size)  # its position; the entry before is skipped, as it is printed by then
 
     def _push(self, time: int, item: HostEvent | _Turn | _Heading, size: int = 0) -> None:
         self._count += 1
@@ -259,7 +259,7 @@ class Results:
                 return
             heappop(self._heap)
             self._waiting_bytes -= size
-            if not isinstance(item, HostEvent) and item.said:
+            if not isinstance(item, HostEvent) and item.is_printed:
                 continue
             if isinstance(item, _Turn):
                 yield self._finish_turn(item, members)
@@ -271,14 +271,14 @@ class Results:
     def _is_complete(self, item: HostEvent | _Turn | _Heading, tracing: Sequence[Member]) -> bool:
         """Whether no host has anything to add to it."""
         if isinstance(item, _Turn):
-            return all(self._latest.get((member.name, item.place), -1) >= item.number for member in tracing)
+            return all(self._latest.get((member.name, item.site), -1) >= item.number for member in tracing)
         return isinstance(item, HostEvent) or all(
             member.name in item.events or item.probe == "begin" and member.windows for member in tracing)
 
     def _finish_heading(self, heading: _Heading, members: Sequence[Member]) -> list[HostEvent]:
         """The line of all hosts, or each host's own."""
         events = list(heading.events.values())
-        heading.said = True
+        heading.is_printed = True
         present = {member.name for member in members if member.state in (TRACING, ENDED)}
         if present <= heading.events.keys():
             events[0].host = ""
@@ -287,11 +287,11 @@ class Results:
 
     def _finish_turn(self, turn: _Turn, members: Sequence[Member]) -> MergedPrint:
         assert self.spec is not None
-        turn.said = True
-        del self._turns[turn.place, turn.number]
-        self._printed[turn.place] = max(turn.number, self._printed.get(turn.place, -1))
+        turn.is_printed = True
+        del self._turns[turn.site, turn.number]
+        self._printed[turn.site] = max(turn.number, self._printed.get(turn.site, -1))
         begun = sum([member.spec is not None and member.until > 0 for member in members])
-        return MergedPrint(self.spec.sites[turn.place], turn.name, turn.time, frozenset(turn.hosts), begun,
+        return MergedPrint(self.spec.sites[turn.site], turn.name, turn.time, frozenset(turn.hosts), begun,
                            turn.table.items(), turn.incomplete)
 
     # reading

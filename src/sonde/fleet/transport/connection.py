@@ -14,7 +14,7 @@ from ...errors import SondeError
 from .hosts import LOCAL, SOCKET
 
 PIECE = 1 << 18  # bytes that are read at once
-_KEPT = 4096     # bytes of what ssh or the agent says on standard error
+_STDERR_BYTES = 4096     # bytes of what ssh or the agent says on standard error
 _MOST_WAITING = 1 << 26  # bytes that may wait for an agent to read them
 
 # Run by the shell of the other side, whichever that is.
@@ -76,7 +76,7 @@ class Connection:
         self.process = process
         self._waiting: deque[memoryview] = deque()
         self._bytes = 0
-        self._said = b""
+        self._stderr = b""
         end.setblocking(False)
         if process is not None and process.stderr is not None:
             os.set_blocking(process.stderr.fileno(), False)
@@ -123,16 +123,16 @@ class Connection:
             else:
                 self._waiting.popleft()
 
-    def read_said(self) -> list[str]:
+    def read_stderr(self) -> list[str]:
         """The lines of standard error, the last ones."""
         process = self.process
         if process is not None and process.stderr is not None:
             try:
-                while data := os.read(process.stderr.fileno(), _KEPT):
-                    self._said = (self._said + data)[-_KEPT:]
+                while data := os.read(process.stderr.fileno(), _STDERR_BYTES):
+                    self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
             except OSError:
                 pass
-        return self._said.decode("utf-8", "replace").splitlines()
+        return self._stderr.decode("utf-8", "replace").splitlines()
 
     @property
     def exit_status(self) -> int | None:

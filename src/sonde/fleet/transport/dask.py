@@ -123,7 +123,7 @@ class RelayConnection(Connection):
 
     problem = ""
 
-    def read_said(self) -> list[str]:
+    def read_stderr(self) -> list[str]:
         return self.problem.splitlines()
 
 

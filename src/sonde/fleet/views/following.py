@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...output.text import terminal_safe
 from ..state.gathered import FleetState
 from ..state.member import ENDED, TRACING, Member
-from .show import MOST_SAID, Presenter
+from .show import MOST_REASONS, Presenter
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -114,6 +114,6 @@ class FleetRun:
         self._missing.update(fleet.missing)
         if not self._quiet or fleet.missing:
             ready = sum([member.state in (TRACING, ENDED) for member in fleet.members])
-            missing = fleet.describe_missing(MOST_SAID)
+            missing = fleet.describe_missing(MOST_REASONS)
             hosts = f"{len(fleet.members)} host{'s' * (len(fleet.members) != 1)}"
             out.write_note(f"Tracing on {ready} of {hosts}{missing and f'; missing: {missing}'}")

@@ -12,7 +12,7 @@ from ...spec import ScriptSpec
 from ..state.results import MergedPrint
 from .show import Presenter
 
-KEPT = 1000  # printed lines
+MOST_LINES = 1000  # printed lines
 
 
 class LivePresenter(Presenter):
@@ -22,7 +22,7 @@ class LivePresenter(Presenter):
         super().__init__(*args)
         self._screen = Screen(1)
         self._prints: dict[str, MergedPrint] = {}  # the latest of each map
-        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._lines: deque[str] = deque(maxlen=MOST_LINES)
 
     def begin(self, spec: ScriptSpec) -> None:
         self._screen.open()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOST = "HOST"        # the column of a tool's rows
 ABOUT = ("host", "probe")  # an event's columns in tables, besides what it printed
-MOST_SAID = 10       # reasons for which hosts are said to be missing at once
+MOST_REASONS = 10       # reasons for which hosts are said to be missing at once
 _LONGEST = 1 << 16  # bytes of a line that is not yet at its end
 
 
@@ -114,9 +114,9 @@ class Presenter:
     def say_missing(self, members: Sequence[Member]) -> None:
         """Hosts that had begun are missing from now on."""
         groups = group_by_reason(members)
-        for names, reason, count in groups[:MOST_SAID]:
+        for names, reason, count in groups[:MOST_REASONS]:
             self.out.write_note(f"WARNING: {names} {'is' if count == 1 else 'are'} missing from now on: {reason}")
-        if left := sum([count for _, _, count in groups[MOST_SAID:]]):
+        if left := sum([count for _, _, count in groups[MOST_REASONS:]]):
             self.out.write_note(f"WARNING: and {left} more hosts")
 
     def say_present(self, members: Sequence[Member]) -> None:

@@ -306,14 +306,14 @@ class PythonFrame(StackFrame):
     def __str__(self) -> str:
         if not self.name:
             return "[unknown Python function]"
-        return self._with_place(self.module)
+        return self._with_line(self.module)
 
     @property
     def short(self) -> str:
         """The same with the file's name alone."""
-        return self._with_place(self.module.rpartition("/")[2])
+        return self._with_line(self.module.rpartition("/")[2])
 
-    def _with_place(self, file: str) -> str:
+    def _with_line(self, file: str) -> str:
         return f"{self.name} ({file}:{self.offset})" if self.offset else f"{self.name} ({file})"
 
 
@@ -375,10 +375,10 @@ class StackTrace:
         frame = self._make_frame(address, *(symbol or ("", 0)))
         if not self.type.user or self.type.mode not in ("bpftrace", "perf"):
             return [frame]
-        places = self._context.code_places(address - calls, self.tgid)
-        if not places:
+        locations = self._context.code_places(address - calls, self.tgid)
+        if not locations:
             return [frame]
-        *inlined, (_, frame.file, frame.line) = places
+        *inlined, (_, frame.file, frame.line) = locations
         frames = [self._make_frame(address, name, 0, frame.module) for name, _, _ in inlined]
         for each, (_, file, line) in zip(frames, inlined):
             each.file, each.line, each.inlined = file, line, True

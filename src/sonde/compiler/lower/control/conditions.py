@@ -117,12 +117,12 @@ def _equal_values(lo: Lower, left: Expr, right: Expr, yes: BasicBlock, no: Basic
     merged = convert.merge_types(left.type, right.type)  # wide enough for the elements of both
     type = convert.plain_type(merged) if merged is not None else max(left.type, right.type, key=lambda t: t.size)
     with lo.scope():
-        places = []
+        copies = []
         for side in (left, right):
             mem = lo.temp(type.size)
             lo.write_value(side, mem, type)
-            places.append(mem)
-        branch_on_bytes(lo, places[0], places[1], type.size, yes, no)
+            copies.append(mem)
+        branch_on_bytes(lo, copies[0], copies[1], type.size, yes, no)
 
 
 def lower_if_value(lo: Lower, body: list[Stmt], give: Callable[[Expr], None]) -> None:

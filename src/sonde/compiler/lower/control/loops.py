@@ -88,7 +88,7 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
         sharing.probe_offset, at = at, at + 8
     if made is not None:
         sharing.result_offset, at = at, at + 8
-    sharing.kept_offset, at = at, at + 8 * lo.context.kept_words
+    sharing.saved_offset, at = at, at + 8 * lo.context.saved_words
     offsets: dict[int, int] = {}
     for key, variable in shared.items():
         size = variable.slot.type.size
@@ -109,7 +109,7 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
         lo.b.store(slot, sharing.probe_offset, lo.state.probe_index)
     for key, offset in offsets.items():
         given, type = lo.state.variables.get(key), shared[key].slot.type
-        home = lo.state.variables[key] = _shared_place(lo, key, type, offset)
+        home = lo.state.variables[key] = _shared_home(lo, key, type, offset)
         if given is not None:  # a parameter
             _keep_parameter(lo, type, given, home)
             continue
@@ -157,7 +157,7 @@ def _own_ifs(unit: Unit, body: Sequence[Node]) -> list[If]:
     return [n for n in walk_nodes(list(body)) if isinstance(n, If) and id(n) not in inner]
 
 
-def _shared_place(lo: Lower, key: int, type: Type, offset: int) -> Mem:
+def _shared_home(lo: Lower, key: int, type: Type, offset: int) -> Mem:
     """A shared variable's memory: in the frame, or in scratch memory whose address is kept in the frame."""
     if type.size <= LARGE:
         lo.state.sharing.in_frame.add(key)

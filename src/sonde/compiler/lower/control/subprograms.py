@@ -56,11 +56,11 @@ def lower_function_call(lo: Lower, node: Call, result_at: Mem | None = None) -> 
     lo.state.last_time = None
     result = lo.b.function_call(label, args)
     if made.frame:
-        _end_if_told(lo)
+        _leave_if_ended(lo)
     return result
 
 
-def _end_if_told(lo: Lower) -> None:
+def _leave_if_ended(lo: Lower) -> None:
     ended, on = lo.b.block("ended", cold=True), lo.b.block("on")
     lo.b.branch("jne", lo.load_outcome(), 0, ended, on)
     lo.b.start(ended)

@@ -13,7 +13,7 @@ from ..state import Mem
 
 def replace_value(lo: Lower, target: Variable | MapRef, value: Expr, mem: Mem, type: Type) -> None:
     """Write a new value over that of ``target``, in place unless it is made of the old one."""
-    if isinstance(value, (Variable, MapRef)) or not any(_same_place(target, node) for node in walk_nodes(value)):
+    if isinstance(value, (Variable, MapRef)) or not any(_is_same_target(target, node) for node in walk_nodes(value)):
         lo.write_value(value, mem, type)
         return
     with lo.scope():
@@ -22,7 +22,7 @@ def replace_value(lo: Lower, target: Variable | MapRef, value: Expr, mem: Mem, t
         memory.copy_bytes(lo, made, mem, type.size)
 
 
-def _same_place(target: Variable | MapRef, node: object) -> bool:
+def _is_same_target(target: Variable | MapRef, node: object) -> bool:
     if isinstance(target, Variable):
         return isinstance(node, Variable) and node.slot is target.slot
     return isinstance(node, MapRef) and node.name == target.name
@@ -48,7 +48,7 @@ def set_variable(lo: Lower, target: Variable, value: Expr | None) -> None:
     """``$x = value``; without a value it becomes zero."""
     type = target.slot.type
     if isinstance(type, Scalar):
-        assign_variable(lo, target, lo.kept_value(value) if value is not None else 0)
+        assign_variable(lo, target, lo.stored_value(value) if value is not None else 0)
         return
     mem = lo.state.variables.get(id(target.slot))
     if mem is None:

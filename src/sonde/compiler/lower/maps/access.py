@@ -102,7 +102,7 @@ def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     return pointers[1]
 
 
-def branch_on_found(lo: Lower, ref: MapRef, lookup: Lookup, have: BasicBlock, absent: BasicBlock) -> None:
+def branch_on_presence(lo: Lower, ref: MapRef, lookup: Lookup, have: BasicBlock, absent: BasicBlock) -> None:
     """Branch on whether the element exists; with -k its absence is counted."""
     if not lo.unit.options.count_reads:
         lo.b.branch("jeq", lookup.pointer, 0, absent, have)
@@ -135,7 +135,7 @@ def read_element(lo: Lower, ref: MapRef) -> Operand:
     value = lo.b.function.reg("elem")
     lo.b.set(value, 0)
     have, on = lo.b.block("have"), lo.b.block("on")
-    branch_on_found(lo, ref, lookup, have, on)
+    branch_on_presence(lo, ref, lookup, have, on)
     lo.b.start(have)
     lo.b.set(value, memory.read_scalar(lo, Mem(lookup.pointer), info.value))
     lo.b.start(on)
@@ -153,7 +153,7 @@ def locate_element(lo: Lower, ref: MapRef) -> Mem:
     where = lo.b.function.reg("elem")
     missing, on = lo.b.block("missing"), lo.b.block("on")
     lo.b.set(where, lookup.pointer)
-    branch_on_found(lo, ref, lookup, on, missing)
+    branch_on_presence(lo, ref, lookup, on, missing)
     lo.b.start(missing)
     lo.b.set(where, lo.b.address(lo.unit.zero(info.value.size)))
     lo.b.start(on)
@@ -169,7 +169,7 @@ def branch_on_element(lo: Lower, ref: MapRef, yes: BasicBlock, no: BasicBlock) -
     lookup = look_up(lo, ref)
     if not lookup.present:
         have = lo.b.block("have")
-        branch_on_found(lo, ref, lookup, have, no)
+        branch_on_presence(lo, ref, lookup, have, no)
         lo.b.start(have)
         know_present(lo, ref, lookup)
     lo.b.branch("jne", memory.read_scalar(lo, Mem(lookup.pointer), info.value), 0, yes, no)
@@ -190,13 +190,13 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
     if ref.key is None:
         target = Mem(MapAddr(ref.name))
         if isinstance(info.value, Scalar):
-            lo.store_value(target, info.value, lo.kept_value(value))
+            lo.store_value(target, info.value, lo.stored_value(value))
         else:
             replace_value(lo, ref, value, target, info.value)
         mark_set(lo, ref.name)
         return
     if lo.unit.maps[ref.name].slots:
-        slots.store_value(lo, ref.name, lo.kept_value(value))
+        slots.store_value(lo, ref.name, lo.stored_value(value))
         lo.forget(ref.name)
         return
     size = lo.unit.maps[ref.name].value_size
@@ -251,7 +251,7 @@ def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done:
     have = lo.b.block("have")
     slot = hot.find_hot(lo, name, key, where, have)
     insert_missing(lo, name, key, where, size, done)
-    hot.take_place(lo, name, key, slot)
+    hot.claim_slot(lo, name, key, slot)
     lo.b.start(have)
 
 

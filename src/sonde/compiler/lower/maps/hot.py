@@ -41,7 +41,7 @@ def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Re
     return slot
 
 
-def take_place(lo: Lower, name: str, key: Mem, slot: Reg) -> None:
+def claim_slot(lo: Lower, name: str, key: Mem, slot: Reg) -> None:
     """Give the key, which is in the hash, its slot in the table from now on, if the slot is free."""
     b = lo.b
     free, taken, on = b.block("free", cold=True), b.block("take", cold=True), b.block("on")
@@ -67,10 +67,10 @@ def _split_key(key: Mem, size: int) -> list[tuple[int, int]]:
     return parts
 
 
-def _spread_words(lo: Lower, words: list[Reg], places: int) -> Operand:
-    """A hash of the words below ``places``, a power of two, to which every bit contributes."""
+def _spread_words(lo: Lower, words: list[Reg], slots: int) -> Operand:
+    """A hash of the words below ``slots``, a power of two, to which every bit contributes."""
     b, mixed = lo.b, words[0]
     for word in words[1:]:
         mixed = b.alu("add", b.alu("mul", mixed, FACTOR), word)
     folded = b.alu("xor", mixed, b.alu("rsh", mixed, 32))
-    return b.alu("rsh", b.alu("mul", folded, FACTOR, bits=32), 33 - places.bit_length(), bits=32)
+    return b.alu("rsh", b.alu("mul", folded, FACTOR, bits=32), 33 - slots.bit_length(), bits=32)

@@ -35,7 +35,7 @@ class Context:
     preemptible = False  # another task may run the same program on this CPU in between
     default_space = KERNEL
     filters_pid = True  # -p is a predicate (otherwise the attachment itself is limited to the process)
-    kept_words = 0  # of what callbacks find in the frame, since the kernel's context has it no longer: see kept.py
+    saved_words = 0  # of the arguments that callbacks read in the frame: see entry_arguments.py
     beneath = ""  # whose frames a kernel stack begins with, before those of the event: see stacks.py
 
     def fresh(self) -> Context:

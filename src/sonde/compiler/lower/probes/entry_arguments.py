@@ -137,7 +137,7 @@ class ReturnContext(_PairedContext):
 
     def __init__(self, saved: EntryArguments) -> None:
         super().__init__(saved)
-        self.kept_words = len(saved.numbers)
+        self.saved_words = len(saved.numbers)
 
     def begin(self, lo: Lower, leave: BasicBlock) -> None:
         row = arch_of(lo)
@@ -148,13 +148,13 @@ class ReturnContext(_PairedContext):
         lo.b.branch("jne", calls, 0, have, leave)
         lo.b.start(have)
         at = self.find_call(lo, calls, "jeq", pointer, leave)
-        self.values = [lo.b.load(at, 8 + 8 * index, 8) for index in range(self.kept_words)]
+        self.values = [lo.b.load(at, 8 + 8 * index, 8) for index in range(self.saved_words)]
         for index, value in enumerate(self.values if lo.state.frame is not None else ()):
-            lo.b.store(lo.frame.base, lo.frame.off + lo.state.sharing.kept_offset + 8 * index, value)
+            lo.b.store(lo.frame.base, lo.frame.off + lo.state.sharing.saved_offset + 8 * index, value)
         lo.b.store(at, 0, 0)
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         index = self.saved.numbers.index(field.offset // 8)
-        value = lo.b.load(lo.frame.base, lo.frame.off + lo.state.sharing.kept_offset + 8 * index, 8) \
+        value = lo.b.load(lo.frame.base, lo.frame.off + lo.state.sharing.saved_offset + 8 * index, 8) \
             if lo.state.frame is not None else self.values[index]
         return lo.normalise(value, field.type)

@@ -19,7 +19,7 @@ from ..core import Lower
 from ..state import Mem
 from ..strings.texts import number_of_bytes
 from ..tasks import process_id
-from .unwind_work import ASK, NODE, PLACE, PLACES, PLACES_AT, Work
+from .unwind_work import ASK, MAPPING_SIZE, MAPPINGS, MAPPINGS_AT, NODE, Work
 
 _DEPTH = 8            # levels of a tree: 10 slots at each are more mappings than there can be
 _NODE_BYTES = 256
@@ -44,18 +44,18 @@ def find_file(work: Work, address: Reg, fail: BasicBlock) -> File:
     """The file at an address; to ``fail``, with the reason noted, if there is none or its rows are not there."""
     b = work.b
     slot, have = b.function.reg("place"), b.block("found")
-    for number in range(PLACES):
-        at = b.address(work.base, PLACES_AT + number * PLACE)
+    for number in range(MAPPINGS):
+        at = b.address(work.base, MAPPINGS_AT + number * MAPPING_SIZE)
         b.set(slot, at)
         other = b.block("other")
         b.branch("jlt", b.alu("sub", address, b.load(at, START)), b.load(at, BYTES), have, other)
         b.start(other)
-    _find_place(work, address, slot, fail)
+    _remember_mapping(work, address, slot, fail)
     b.start(have)
     return File(b.load(slot, BIAS), b.load(slot, FIRST), b.load(slot, ROWS))
 
 
-def _find_place(work: Work, address: Reg, slot: Reg, fail: BasicBlock) -> None:
+def _remember_mapping(work: Work, address: Reg, slot: Reg, fail: BasicBlock) -> None:
     """Find the mapping and file of an address, and store them in the slot of the one found longest ago."""
     lo, b = work.lo, work.b
     vma = _find_mapping(work, address, fail)
@@ -92,9 +92,9 @@ def _find_place(work: Work, address: Reg, slot: Reg, fail: BasicBlock) -> None:
     _look_up_file(work, address, first, rows, fail)
     b.start(known)
     oldest = work.get("oldest")
-    work.put("oldest", b.alu("and", b.alu("add", oldest, 1), PLACES - 1))
-    index = b.alu("mul", b.alu("and", oldest, PLACES - 1), PLACE)
-    b.set(slot, b.alu("add", b.alu("add", work.base, PLACES_AT), index))
+    work.put("oldest", b.alu("and", b.alu("add", oldest, 1), MAPPINGS - 1))
+    index = b.alu("mul", b.alu("and", oldest, MAPPINGS - 1), MAPPING_SIZE)
+    b.set(slot, b.alu("add", b.alu("add", work.base, MAPPINGS_AT), index))
     for at, value in ((START, start), (BYTES, b.alu("sub", end, start)), (BIAS, bias), (FIRST, first), (ROWS, rows)):
         b.store(slot, at, value)
 

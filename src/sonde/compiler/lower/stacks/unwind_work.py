@@ -11,9 +11,9 @@ from ..core import Lower
 # is only known to be no lower than ``sp``.
 _WORDS = ("pc", "sp", "bp", "link", "loose", "exact", "count", "limit", "hash", "failed", "mm", "oldest")
 AT = {name: 8 * at for at, name in enumerate(_WORDS)}
-PLACES, PLACE = 4, 40  # mappings that are remembered: start, size, bias, first row and number of rows of each
-PLACES_AT = 8 * len(_WORDS)
-READ = PLACES_AT + PLACES * PLACE  # room for what is read of the stack
+MAPPINGS, MAPPING_SIZE = 4, 40  # mappings that are remembered: start, size, bias, first row and number of rows of each
+MAPPINGS_AT = 8 * len(_WORDS)
+READ = MAPPINGS_AT + MAPPINGS * MAPPING_SIZE  # room for what is read of the stack
 NODE = READ + 64                   # room for a node of a tree
 ASK = NODE + 256                   # room for a question, or for the key that it begins with
 SIZE = ASK + table.ASK.size

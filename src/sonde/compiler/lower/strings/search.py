@@ -26,7 +26,7 @@ MAX_LOOPS = 1 << 23    # BPF_MAX_LOOPS
 LONG_NEEDLE = 256      # a longer one is put into memory
 CHUNK = 64             # characters that one call compares
 PADDING = CHUNK + 8    # bytes after a string that may be loaded with its last ones
-FOUND, MISSED = 1, 2
+HIT, MISS = 1, 2
 
 Look: TypeAlias = "Callable[[Reg, BasicBlock, BasicBlock, BasicBlock], None]"
 """(address, found, next, stop): try one position; ``stop`` if there is no use in going on."""
@@ -107,7 +107,7 @@ def _scan_function(lo: Lower, function: BpfFunction, end: int, look: Look) -> No
     lo.b.store(progress, 0, lo.b.alu("add", index, 1))
     lo.b.exit(0)
     lo.b.start(match)
-    lo.b.store(progress, 8, FOUND)
+    lo.b.store(progress, 8, HIT)
     lo.b.start(stop)
     lo.b.exit(1)
 
@@ -244,7 +244,7 @@ def _deep_search(lo: Lower, base: Reg, size: int, needle: Reg, needle_size: int,
     lo.b.set(index, lo.b.load(progress, 0))
     good, bad = lo.b.block("good"), lo.b.block("bad")
     outcome = lo.b.load(progress, 16)
-    lo.b.branch("jeq", outcome, FOUND, good, bad)
+    lo.b.branch("jeq", outcome, HIT, good, bad)
     lo.b.start(bad)
     if most > MAX_LOOPS:
         given_up = lo.b.block("given_up", cold=True)
@@ -282,9 +282,9 @@ def _search_function(lo: Lower, function: BpfFunction, size: int, needle_size: i
     lo.b.store(progress, 8, 0)
     lo.b.exit(0)
     lo.b.start(match)
-    lo.b.store(progress, 16, FOUND)
+    lo.b.store(progress, 16, HIT)
     lo.b.jump(end)
     lo.b.start(missed)
-    lo.b.store(progress, 16, MISSED)
+    lo.b.store(progress, 16, MISS)
     lo.b.start(end)
     lo.b.exit(1)

@@ -46,10 +46,10 @@ def make_unknown(lo: Lower, value: Operand) -> Reg:
     return lo.b.alu("add", value, lo.b.load(lo.unit.global_word("zero"), 0))
 
 
-def common_stride(*places: Mem) -> int:
+def common_stride(*locations: Mem) -> int:
     """The widest load that is aligned in all these locations, as it must be in the frame."""
     step = 8
-    while step > 1 and any(_offset(p) % step for p in places):
+    while step > 1 and any(_offset(p) % step for p in locations):
         step //= 2
     return step
 
@@ -86,12 +86,12 @@ def _cut_pieces(first: int, end: int, step: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def over_words(lo: Lower, places: list[Mem], end: int, step: int, look: Callable[[list[Mem], int, Operand], None]
+def over_words(lo: Lower, locations: list[Mem], end: int, step: int, look: Callable[[list[Mem], int, Operand], None]
                ) -> None:
     """Call ``look(places, width, offset)`` for every word below ``end``: in a loop, then for the remainder."""
     count = end // step
     if count > UNROLLED:
-        at, bases = lo.b.function.reg("at"), [lo.b.address(p.base, p.off) for p in places]
+        at, bases = lo.b.function.reg("at"), [lo.b.address(p.base, p.off) for p in locations]
         lo.b.set(at, 0)
         lo.forget()
         head, body, on = lo.b.block("words"), lo.b.block("word"), lo.b.block("on")
@@ -106,7 +106,7 @@ def over_words(lo: Lower, places: list[Mem], end: int, step: int, look: Callable
     else:
         first = 0
     for offset, width in _cut_pieces(first, end, step):
-        look([p.at(offset) for p in places], width, offset)
+        look([p.at(offset) for p in locations], width, offset)
 
 
 # --- equality -------------------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ def branch_on_bytes(lo: Lower, a: Mem, b: Mem, size: int, yes: BasicBlock, no: B
 
 def _compare_bytes(lo: Lower, a: Mem, b: Mem, size: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
     """Goes on after it if ``size`` bytes are the same (and, of a text, none is NUL)."""
-    def look(places: list[Mem], width: int, at: Operand) -> None:
-        _compare_piece(lo, places[0], places[1], width, text, yes, no)
+    def look(locations: list[Mem], width: int, at: Operand) -> None:
+        _compare_piece(lo, locations[0], locations[1], width, text, yes, no)
 
     if size <= PLAIN or not lo.unit.feature("bpf_loop"):
         over_words(lo, [a, b], size, common_stride(a, b), look)
@@ -282,9 +282,9 @@ def text_length(lo: Lower, mem: Mem, capacity: int) -> Operand:
     counted = capacity if capacity <= COUNTED else COUNTED // 2
     size, done = lo.b.function.reg("length"), lo.b.block("done")
 
-    def look(places: list[Mem], width: int, at: Operand) -> None:
+    def look(locations: list[Mem], width: int, at: Operand) -> None:
         ended, more = lo.b.block("ended"), lo.b.block("more")
-        word = load_characters(lo, places[0].base, places[0].off, width)
+        word = load_characters(lo, locations[0].base, locations[0].off, width)
         if width == 1:
             lo.b.branch("jeq", word, 0, ended, more)
             lo.b.start(ended)
