@@ -12,11 +12,11 @@ from pathlib import Path
 from sonde.btf import codec
 from sonde.kernel.features import TABLE
 from sonde.kernel.types import tracefs
-from sonde.kernel.types.recorded import save_world
 from sonde.kernel.types.world import LiveWorld
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from btf_subset import extract_subset
+from recorded_world import save_world
 
 STRUCTS = """
 kmem_cache socket_alloc fs_struct mnt_namespace mount address_space

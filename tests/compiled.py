@@ -9,8 +9,8 @@ from typing import Any
 
 from bpf_kernel import Kernel
 from bpf_machine import Region
+from recorded_world import RecordedWorld
 from sonde.compiling import compile
-from sonde.kernel.types.recorded import RecordedWorld
 from sonde.semantics.script_options import Options
 from sonde.spec import ScriptSpec
 

@@ -22,8 +22,8 @@ from sonde.kernel.foreign import elf, files
 from sonde.kernel.info import info_rows
 from sonde.kernel.names import binaries, user_symbols
 from sonde.kernel.types import tracefs
+from sonde.kernel.types.btf_world import BtfWorld
 from sonde.kernel.types.listing import listing_lines
-from sonde.kernel.types.recorded import BtfWorld
 from sonde.kernel.types.world import LiveWorld
 from sonde.types import Int, Pointer, Struct
 from support import environment

@@ -46,7 +46,7 @@ def options_of_tool(name: str) -> list[Option]:
 def kernel_of(parsed: Parsed) -> World:
     """The World to compile for: this machine, or the kernel whose BTF --btf names."""
     if parsed.get("btf"):
-        from ..kernel.types.recorded import BtfWorld
+        from ..kernel.types.btf_world import BtfWorld
         return BtfWorld(parsed.get("btf"))
     from ..compiling import live_world
     return live_world()

@@ -12,7 +12,7 @@ from ..base.words import MASK, read_word
 from ..compiler.pipeline import compile_checked
 from ..compiling import check_source
 from ..errors import CompileError, UsageError
-from ..kernel.types.recorded import BtfWorld
+from ..kernel.types.btf_world import BtfWorld
 from ..kernel.types.tracefs import parse_format
 from ..kinds import SITE_KINDS
 from ..runtime.losses import Losses

@@ -1,8 +1,8 @@
 """What compiling may ask about the machine that the script is for.
 
-``LiveWorld`` (kernel/types/world.py) answers from the running kernel, ``RecordedWorld`` (kernel/types/recorded.py)
-from a file; neither is imported here. Every answer is a plain value; "no such thing" is None or an empty list, never
-an exception.
+``LiveWorld`` (kernel/types/world.py) answers from the running kernel, ``BtfWorld`` (kernel/types/btf_world.py) from a
+file of BTF; neither is imported here. Every answer is a plain value; "no such thing" is None or an empty list, never an
+exception.
 """
 
 from __future__ import annotations

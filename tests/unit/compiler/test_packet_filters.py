@@ -16,8 +16,8 @@ import compiled
 from bpf_kernel import Kernel
 from bpf_machine import Region
 from packet_filters import FilterMaker, PacketMaker, has_libpcap, libpcap_verdict
+from recorded_world import RecordedWorld
 from sonde.kernel.pcap import compile_filter
-from sonde.kernel.types.recorded import RecordedWorld
 from sonde.types import Array, Struct
 
 COUNT = int(os.environ.get("SONDE_FUZZ_COUNT", "160"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from recorded_world import RecordedWorld, load_world
 from sonde.arch.syscalls import syscall_names, syscall_number, syscall_numbers
 from sonde.btf.codec import Writer
 from sonde.errors import MachineError
@@ -18,8 +19,8 @@ from sonde.kernel.features import ROWS, TABLE, Features
 from sonde.kernel.foreign.ld_cache import parse_ld_cache as parse_loader_cache
 from sonde.kernel.names import binaries, symbols
 from sonde.kernel.types import tracefs
+from sonde.kernel.types.btf_world import BtfWorld
 from sonde.kernel.types.kernel_types import parse_c_integer
-from sonde.kernel.types.recorded import BtfWorld, RecordedWorld, load_world
 from sonde.types import (
     BOOL,
     INT8,
