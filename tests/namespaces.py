@@ -170,6 +170,15 @@ def converse(client: Namespace, listener: sockets.socket, sent: int, answered: i
     return ports
 
 
+def echo_request(family: int, identifier: int, sequence: int) -> bytes:
+    """An ICMP echo request, without the headers before it."""
+    kind = 8 if family == sockets.AF_INET else 128
+    packet = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence) + b"sonde"*4
+    total = sum(struct.unpack(f"!{len(packet) // 2}H", packet))
+    total = (total & 0xffff) + (total >> 16)
+    return packet[:2] + struct.pack("!H", ~total & 0xffff) + packet[4:]
+
+
 def growth(counters: dict[str, int], again: dict[str, int], *names: str) -> list[int]:
     """By how much the counters called ``names`` have grown."""
     return [again[name] - counters[name] for name in names]

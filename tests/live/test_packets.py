@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from namespaces import Pair, connected, port_of, receive
+from namespaces import Pair, connected, echo_request, port_of, receive
 from packet_filters import FilterMaker, PacketMaker, has_libpcap, libpcap_verdict
+from printed import rows
 from sonde.kernel.pcap import compile_filter
 from support import Tracer, run_sonde, trace, wait_for
 
@@ -133,6 +135,69 @@ def test_parameters(pair: Pair) -> None:
     with Tracer("-e", script, "ip or arp") as tracer:
         send_frames(pair, frames)
     assert tracer.lines == [f"@: {sum(verdict('ip or arp', frame) for frame in frames)}"]
+
+
+# A tool, what it prints of a datagram that its filter takes, and of one that it does not.
+TOOLS = {
+    "netsize": (["-s"], r"@recv\[{b}\]: {{ .count = (\d+)"),
+    "skbdrop": (["-r", "-n"], r"@reason\[SKB_DROP_REASON_NO_SOCKET\]: (\d+)"),
+    "ipecn": (["-c"], r"@from\[{v4}\]: (\d+)"),
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_tools_show_what_the_filter_takes(pair: Pair, tool: str) -> None:
+    """Of datagrams to two ports at which nobody listens, those to one."""
+    options, pattern = TOOLS[tool]
+    port, other = 45100 + os.getpid() % 100, 45300 + os.getpid() % 100
+    with pair.a.socket(kind=socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 3)
+        sock.sendto(b"x", (pair.b.v4, other))  # finds out who has the address
+        time.sleep(0.1)
+        with Tracer(tool, *options, "-F", f"udp dst port {port} and dst host {pair.b.v4}") as tracer:
+            for _ in range(7):
+                sock.sendto(b"xyz", (pair.b.v4, port))
+                sock.sendto(b"xyz", (pair.b.v4, other))
+            time.sleep(0.2)
+    counts = re.findall(pattern.format(b=pair.b.device, v4=re.escape(pair.a.v4)), tracer.stdout)
+    assert sum(map(int, counts)) == 7, tracer.stdout
+
+
+def test_tcpdrop_of_a_filter(pair: Pair) -> None:
+    """Attempts to connect to two ports at which nobody listens: those to one of them are shown."""
+    ports = [45500 + os.getpid() % 100, 45700 + os.getpid() % 100]
+    with Tracer("tcpdrop", "-n", "-f", "json", "-F", f"tcp dst port {ports[0]} and dst host {pair.b.v4}") as tracer:
+        for port in ports * 3:
+            with pair.a.socket() as sock, pytest.raises(ConnectionRefusedError):
+                sock.connect((pair.b.v4, port))
+    assert [row["DPORT"] for row in rows(tracer.stdout)] == [ports[0]] * 3
+
+
+def test_qdisclat_and_superping_of_a_filter(pair: Pair) -> None:
+    """Of requests that all are answered and have a queue to go through, those of one size."""
+    try:
+        pair.a.tc("qdisc", "add", "dev", pair.a.device, "root", "tbf", "rate", "1mbit", "burst", "2kb", "limit",
+                  "100kb")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no tbf: {error.stderr}")
+    try:
+        only = f"icmp and dst host {pair.b.v4} and greater 90"
+        with Tracer("qdisclat", "-s", "-i", pair.a.device, "-F", only, "tbf") as waits, \
+                Tracer("superping", "-F", only, "-f", "json") as pings, \
+                pair.a.socket(kind=socket.SOCK_RAW, protocol=socket.IPPROTO_ICMP) as sock:
+            for sequence in range(1, 7):
+                request = echo_request(socket.AF_INET, os.getpid() & 0xFFFF, sequence)
+                sock.sendto(request if sequence % 2 else with_payload(request, 100), (pair.b.v4, 0))
+            time.sleep(0.3)
+    finally:
+        pair.a.tc("qdisc", "del", "dev", pair.a.device, "root")
+    assert [row["SEQ"] for row in rows(pings.stdout)] == [2, 4, 6], pings.stdout
+    assert re.search(r"@wait\[tbf\]: { .count = 3,", waits.stdout) and "unmatched" not in waits.stdout, waits.stdout
+
+
+def with_payload(request: bytes, zeros: int) -> bytes:
+    """A request with so many zeros at its end, which leave its checksum as it is."""
+    return request + bytes(zeros)
 
 
 def test_without_libpcap() -> None:

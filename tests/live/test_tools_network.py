@@ -18,19 +18,12 @@ from pathlib import Path
 import pytest
 
 from drop_reasons import NO_SOCKET, TELLS_REASONS
-from namespaces import Namespace, Relay, converse, growth, ip, port_of, read_counters
+from namespaces import Namespace, Relay, converse, echo_request, growth, ip, port_of, read_counters
+from packet_filters import has_libpcap
 from printed import rows
 from support import Tracer, run_sonde, wait_for
 
 ME = str(os.getpid())
-
-
-def echo_request(family: socket.AddressFamily, identifier: int, sequence: int) -> bytes:
-    kind = 8 if family == socket.AF_INET else 128
-    packet = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence) + b"sonde"*4
-    total = sum(struct.unpack(f"!{len(packet) // 2}H", packet))
-    total = (total & 0xffff) + (total >> 16)
-    return packet[:2] + struct.pack("!H", ~total & 0xffff) + packet[4:]
 
 
 def test_superping(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
@@ -228,6 +221,29 @@ def test_nettxlat(pair: tuple[Namespace, Namespace]) -> None:
     assert found is not None, tracer.stdout
     buckets = [(int(low) * 1024, int(n)) for low, n in re.findall(r"^\[(\d+)K, \d+K\) +(\d+) \|", found[1], re.M)]
     assert sum(n for low, n in buckets if 16 * 1024 <= low <= longest) >= 10
+
+
+def test_nettxlat_of_a_filter(pair: tuple[Namespace, Namespace]) -> None:
+    """Of packets without a link header, those to one of two ports."""
+    if not has_libpcap():
+        pytest.skip("libpcap is not installed")
+    a, _ = pair
+    name = f"sf{os.getpid() % 100000}"
+    fd = tap(a, name)
+    try:
+        ip("-n", a.name, "link", "set", name, "up")
+        ip("-n", a.name, "addr", "add", "10.78.1.1/24", "dev", name)
+        with Tracer("nettxlat", "-d", "-F", "udp dst port 9 and host 10.78.1.2") as tracer, \
+                a.socket(kind=socket.SOCK_DGRAM) as client:
+            for port in (9, 10) * 6:
+                client.sendto(b"x" * 100, ("10.78.1.2", port))
+                while len(os.read(fd, 2000)) != 128:
+                    pass  # IPv6's own packets
+    finally:
+        os.close(fd)
+    found = re.search(rf"^@device\[{name}\]: *\n((?:[\[(].*\n)+)", tracer.stdout, re.M)
+    assert found is not None, tracer.stdout
+    assert sum(map(int, re.findall(r"[\])] +(\d+) \|", found[1]))) == 6, tracer.stdout
 
 
 def test_skbdrop(pair: tuple[Namespace, Namespace]) -> None:
