@@ -274,6 +274,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "indirect-function": ("The function is an indirect one (IFUNC), whose code is chosen when its file is loaded, and that "
                           "code is not known, or is where there can be no probe.", ""),
     "shared-code": ("Another function has the same code, so that the probe sees its calls too.", ""),
+    "tail-call": ("A function ends with a jump to another one, which returns in its place, and its returns are probed at its "
+                  "instructions: the jump counts as its return.", ""),
     "inside-function": ("A return probe is inside a function: the return address is on the stack only where a function begins.", ""),
     "sample-rate": ("The kernel limits sampling to a lower rate, and does not count the samples that it skips.", ""),
     "mid-instruction": ("A breakpoint at this offset would overwrite the middle of an instruction and crash the program.", ""),

@@ -116,10 +116,12 @@ class UserPrototype(Record):
 
 
 class FunctionEnds(Record):
-    """Where a user function returns: offsets in the file of its return ``instructions``; or, where not all of them are
-    known, the ``problem``, a key of semantics.returns.PROBLEMS."""
+    """Where a user function ends: offsets in the file of its return ``instructions``, and of its ``jumps`` to other
+    functions, which return in its place; or, where not all of them are known, the ``problem``, a key of
+    semantics.returns.PROBLEMS."""
 
     instructions: tuple[int, ...] = ()
+    jumps: tuple[int, ...] = ()
     problem: str = ""
 
 
@@ -206,8 +208,9 @@ class UserDetail(Detail):
     """Of a user function. ``entry``: the offset is that of a function's first instruction; ``line``: a source line was
     asked for; ``pattern``: a pattern found it. ``go`` is the version of Go that built the file, "" for any other, and
     ``skipped`` how far behind the function's first instruction the probe is. ``prototype`` is what is known of it, once
-    that was asked for, and ``result`` the type of ``retval`` where one is known ``exits`` are the offsets in the
-    file of its return instructions, where a return is probed there; () where the kernel's return probe is used."""
+    that was asked for, and ``result`` the type of ``retval`` where one is known. ``exits`` are the offsets in the
+    file of its return instructions and jumps to other functions, where a return is probed there; () where the kernel's
+    return probe is used."""
 
     entry: bool = False
     line: bool = False
@@ -291,7 +294,7 @@ class Attach(Record):
 
     @property
     def exits(self) -> tuple[int, ...]:
-        """Offsets of the return instructions at which the return of a user function is probed; () otherwise."""
+        """Offsets of the instructions at which the return of a user function is probed; () otherwise."""
         return self.detail.exits if isinstance(self.detail, UserDetail) else ()
 
     @property

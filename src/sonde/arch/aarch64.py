@@ -98,6 +98,7 @@ ROW = Arch(
         (0x7E000000, 0x34000000, "branch", 5, 19), (0x7E000000, 0x36000000, "branch", 5, 14),  # cbz, cbnz; tbz, tbnz
         (0xFFFFFC1F, 0xD61F0000, "indirect", 0, 0), (0xFEFFF800, 0xD61F0800, "indirect", 0, 0)),  # br; braa, braaz ...
     table_jumps=((0xFFE00000, 0x8B200000), (0xFFE0FC00, 0x8B000800)),  # add with an extended register, or lsl #2
+    padding=(0xD503201F, 0, 0xD4200000),  # nop, udf, brk
     execute_length=0, watches_reads=True,
     fentry_since=(6, 4),  # ftrace has no direct calls before
     current_task=(), thread_pointer="",  # a system register has the one; switches alone store the other

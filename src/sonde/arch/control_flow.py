@@ -43,9 +43,16 @@ def _masked_flow(arch: Arch, word: int, at: int, size: int) -> Flow | None:
     return None
 
 
+def is_padding(arch: Arch, code: bytes, at: int) -> bool:
+    """Whether the instruction there does nothing, or traps: what stands between pieces of code."""
+    if not arch.instruction_sizes:
+        return x86_instructions.is_padding(code, at)
+    return int.from_bytes(code[at:at + 4], arch.byte_order) in arch.padding
+
+
 def jump_tables(arch: Arch, code: bytes, starts: list[int]) -> list[JumpTable] | str:
     """The tables that the indirect jump may use which is the last of the instructions at ``starts``, the likeliest
-    first; WITHIN where it uses one, wherever that is; "" where it may as well leave the function."""
+    first; WITHIN where it uses one, wherever that is; OUTSIDE where it leaves the function; "" where it may."""
     if not arch.instruction_sizes:
         return x86_tables.jump_tables(code, starts)
     at = starts[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..base.record import Value
 
 PLAIN, RETURN, JUMP, BRANCH, INDIRECT, UNKNOWN = "", "return", "jump", "branch", "indirect", "unknown"
-WITHIN = "within"  # of an indirect jump: it stays in its function, by what its instructions are
+WITHIN, OUTSIDE = "within", "outside"  # of an indirect jump: it stays in its function, or leaves it, by what it is
 
 
 class Flow(Value):

@@ -80,7 +80,7 @@ ROW = Arch(
     plt_entry=((0xFFF, 0xE17), (0xFFFFF, 0xE3E03)), plt_jump=0x000E0367,  # auipc t3, n; ld t3, n(t3). jalr t1, t3.
     signal_return=(b"", 0),  # the vdso's has a table
     code_address_bits=64,
-    instruction_sizes=((3, 3, 4), (0, 0, 2)), control_flow=(), table_jumps=(),
+    instruction_sizes=((3, 3, 4), (0, 0, 2)), control_flow=(), table_jumps=(), padding=(),
     execute_length=0, watches_reads=False,
     fentry_since=(6, 8),
     current_task=(), thread_pointer="",  # registers have both

@@ -56,7 +56,8 @@ class Arch(Record):
     ``instruction_sizes`` are (mask, value, bytes): the first whose value the first 16 bits of an instruction have tells
     its size; () where that takes a decoder. ``control_flow`` are (mask, value, kind, lowest bit, bits): where control
     goes from an instruction, a kind of flows.Flow, and which bits of it are the distance, in instructions; () where
-    that takes a decoder, or is not known. ``table_jumps`` are (mask, value) of what computes the target of a switch.
+    that takes a decoder, or is not known. ``table_jumps`` are (mask, value) of what computes the target of a switch,
+    ``padding`` instructions that stand between pieces of code.
     """
 
     name: str  # uname -m
@@ -121,6 +122,7 @@ class Arch(Record):
     instruction_sizes: tuple[tuple[int, int, int], ...]
     control_flow: tuple[tuple[int, int, str, int, int], ...]
     table_jumps: tuple[tuple[int, int], ...]
+    padding: tuple[int, ...]
     execute_length: int  # of a watchpoint on execution; 0: any
     watches_reads: bool  # without writes
     fentry_since: tuple[int, int]  # the first Linux

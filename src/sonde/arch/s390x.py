@@ -86,7 +86,7 @@ ROW = Arch(
     frame_record=0, cfa_above_stack=160, unwinds_in_kernel=False,
     least_gap=16, plt_entry=(), plt_jump=0, signal_return=(b"", 0),
     code_address_bits=64,
-    instruction_sizes=((0xC000, 0, 2), (0xC000, 0xC000, 6), (0, 0, 4)), control_flow=(), table_jumps=(),
+    instruction_sizes=((0xC000, 0, 2), (0xC000, 0xC000, 6), (0, 0, 4)), control_flow=(), table_jumps=(), padding=(),
     execute_length=0, watches_reads=False,
     fentry_since=(6, 3),
     current_task=(), thread_pointer="",  # the lowcore has the one, access registers the other

@@ -95,7 +95,7 @@ ROW = Arch(
     least_gap=16, plt_entry=(), plt_jump=0,  # linkers make a table of it
     signal_return=(b"", 0),  # the C library's has a table
     code_address_bits=64,
-    instruction_sizes=(), control_flow=(), table_jumps=(),
+    instruction_sizes=(), control_flow=(), table_jumps=(), padding=(),
     execute_length=8, watches_reads=False, fentry_since=(5, 5),
     current_task=("current_task", "pcpu_hot"), thread_pointer="fsbase",
     ordered_memory=True)

@@ -154,3 +154,10 @@ def control_flow(code: bytes, at: int, size: int) -> Flow:
 def _target(code: bytes, at: int, end: int) -> int:
     """What lies behind an instruction's end by the distance in its bytes from ``at``."""
     return end + int.from_bytes(code[at:end], "little", signed=True)
+
+
+def is_padding(code: bytes, at: int) -> bool:
+    """Whether the instruction there does nothing (nop, and xchg %ax, %ax), or traps (int3, ud2)."""
+    while code[at] in (0x66, 0x2E):
+        at += 1
+    return code[at] in (0x90, 0xCC) or code[at] == 0x0F and code[at + 1] in (0x0B, 0x1F)

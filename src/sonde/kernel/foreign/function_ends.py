@@ -1,5 +1,6 @@
-"""Where a function returns: at its return instructions, those of the parts included that compilers put elsewhere
-(``f.cold``), and by jumps to other functions, which return in its place.
+"""Where a function ends: at its return instructions, those of the parts included that compilers put elsewhere
+(``f.cold``), and at jumps to other functions, which return in its place (tail calls). At all of these the stack
+pointer is where it was at the function's entry.
 
 The instructions are read one after the other, from the function's beginning to its end by its symbol. They are believed
 if they fill it, if every jump within the function is to one of them, and if no other function begins among them.
@@ -8,8 +9,8 @@ if they fill it, if every jump within the function is to one of them, and if no 
 from __future__ import annotations
 
 from ...arch import ARCHES
-from ...arch.control_flow import is_known, jump_tables, read_flows
-from ...arch.flows import BRANCH, INDIRECT, JUMP, RETURN, UNKNOWN, WITHIN, JumpTable
+from ...arch.control_flow import is_known, is_padding, jump_tables, read_flows
+from ...arch.flows import BRANCH, INDIRECT, JUMP, OUTSIDE, RETURN, UNKNOWN, WITHIN, JumpTable
 from ...arch.row import Arch
 from ...errors import MachineError
 from .dwarf_numbers import DamagedTablesError
@@ -27,6 +28,8 @@ from .function_problems import (
     UNREADABLE,
 )
 from .symbol_table import Row
+
+AT_ENTRY = "at entry"
 
 MOST_CODE = 1 << 19    # bytes of a function
 MOST_RETURNS = 4096    # of a function
@@ -58,12 +61,28 @@ class _Part:
         if any(flow.kind == UNKNOWN for _, flow in flows[1]):
             raise UnknownEndError(UNPROBED)
         self.returns = [address + self.starts[index] for index, flow in flows[1] if flow.kind == RETURN]
-        self.targets = [address + flow.target for _, flow in flows[1] if flow.kind in (JUMP, BRANCH)]
+        self.jumps = [(address + self.starts[index], address + flow.target) for index, flow in flows[1]
+                      if flow.kind == JUMP]
+        self.branches = [address + flow.target for _, flow in flows[1] if flow.kind == BRANCH]
         self.indirect = [index for index, flow in flows[1] if flow.kind == INDIRECT]
+        self.ends = [index for index, flow in flows[1] if flow.kind in (RETURN, JUMP, INDIRECT)]
+        self.leaving: list[int] = []  # addresses of the jumps to other functions
 
     def has(self, address: int) -> bool:
         """Whether an address is in it."""
         return self.address <= address < self.end
+
+    def is_linked(self) -> bool:
+        """Whether something is reached by each instruction after one that does not go on there: none is reached by a
+        computed jump alone. What only aligns the next instruction (no-operations, traps) needs not be reached."""
+        targets = {target - self.address for target in [*self.branches, *[target for _, target in self.jumps]]}
+        for index in self.ends:
+            for start in self.starts[index + 1:]:
+                if start in targets:
+                    break
+                if not is_padding(self.arch, self.code, start):
+                    return False
+        return True
 
     def tables(self, jump: int) -> list[JumpTable] | str:
         """See control_flow.jump_tables(); tables by their addresses."""
@@ -87,32 +106,31 @@ class FunctionReader:
         if elf.find_section(".eh_frame") is not None:
             self._unwinding = UnwindTable(elf)
 
-    def read_ends(self, offsets: list[int]) -> list[tuple[list[int], str]]:
-        """For functions by their offsets in the file: (offsets of their return instructions, "" or one of PROBLEMS). An
-        answer may end early."""
+    def read_ends(self, offsets: list[int]) -> list[tuple[list[int], list[int], str]]:
+        """For functions by their offsets in the file: (offsets of their return instructions, of their jumps to other
+        functions, "" or one of PROBLEMS). An answer may end early."""
         self._read_bytes, ends, count = 0, [], 0
         for offset in offsets:
-            instructions, problem = self._read_function(offset)
-            ends.append((instructions, problem))
-            count += len(instructions)
+            ends.append(self._read_function(offset))
+            count += len(ends[-1][0]) + len(ends[-1][1])
             if self._read_bytes > MOST_AT_ONCE or count > MOST_IN_ANSWER:
                 break
         return ends
 
-    def _read_function(self, offset: int) -> tuple[list[int], str]:
+    def _read_function(self, offset: int) -> tuple[list[int], list[int], str]:
         address = self._elf.offset_to_address(offset)
         if address is None:
-            return [], NO_FUNCTION
+            return [], [], NO_FUNCTION
         try:
-            return self.returns_of(address), ""
+            return *self.ends_of(address), ""
         except UnknownEndError as unknown:
-            return [], unknown.problem
+            return [], [], unknown.problem
         except (DamagedTablesError, MachineError):
-            return [], UNREADABLE
+            return [], [], UNREADABLE
 
-    def returns_of(self, address: int) -> list[int]:
-        """Offsets in the file of the return instructions of the function at an address, in order. UnknownEndError where
-        there may be others."""
+    def ends_of(self, address: int) -> tuple[list[int], list[int]]:
+        """Offsets in the file of the return instructions of the function at an address, and of its jumps to other
+        functions, in order. UnknownEndError where there may be others."""
         if self._arch is None or not is_known(self._arch):
             raise UnknownEndError(OTHER_CPU)
         name, size = self._describe(address)
@@ -120,14 +138,19 @@ class FunctionReader:
         for part in parts:  # which grow
             if len(parts) > MOST_PARTS or sum(len(each.code) for each in parts) > MOST_CODE:
                 raise UnknownEndError(TOO_LARGE)
-            for target in [*part.targets, *self._table_targets(part, parts, name)]:
-                self._follow(target, parts, name)
-        addresses = sorted(address for part in parts for address in part.returns)
-        if not addresses:
+            for target in [*part.branches, *self._table_targets(part, parts, name)]:
+                if not self._follow(target, parts, name):
+                    raise UnknownEndError(TAIL)
+            for at, target in part.jumps:
+                if not self._follow(target, parts, name):
+                    self._add_tail_call(part, at, target)
+        returns = sorted(address for part in parts for address in part.returns)
+        jumps = sorted(address for part in parts for address in part.leaving)
+        if not returns and not jumps:
             raise UnknownEndError(NEVER)
-        if len(addresses) > MOST_RETURNS:
+        if len(returns) + len(jumps) > MOST_RETURNS:
             raise UnknownEndError(TOO_LARGE)
-        return [self._offset_of(address) for address in addresses]
+        return [self._offset_of(address) for address in returns], [self._offset_of(address) for address in jumps]
 
     def _describe(self, address: int) -> tuple[str, int]:
         """(name, bytes) of the function that begins at an address."""
@@ -167,20 +190,39 @@ class FunctionReader:
             raise UnknownEndError(UNREADABLE)
         return _Part(self._arch, address, code)
 
-    def _follow(self, target: int, parts: list[_Part], name: str) -> None:
-        """Go on where a jump leads: into a part that is known, into a new one, or out of the function."""
+    def _follow(self, target: int, parts: list[_Part], name: str) -> bool:
+        """Go on where a jump leads: into a part that is known, or into a new one. False if it leads to no part."""
         for part in parts:
             if part.has(target):
                 if target - part.address not in part.boundaries:
                     raise UnknownEndError(UNREADABLE)
-                return
+                return True
         begin, end = self._part_around(target, name)
         if begin == end:
-            raise UnknownEndError(TAIL)
+            return False
         part = self._read_part(begin, end - begin)
         if target - begin not in part.boundaries:
             raise UnknownEndError(UNREADABLE)
         parts.append(part)
+        return True
+
+    def _add_tail_call(self, part: _Part, at: int, target: int) -> None:
+        """A jump out of the function is one if it leads to another function or to the linkage table, and if the stack
+        is as it was at the entry."""
+        known = any(low <= target < high for low, high in self._linkage) or any(
+            start <= target < start + size for start, size, _ in self._rows_around(target)[1])
+        if not known or self._frame_at(at) not in (AT_ENTRY, ""):
+            raise UnknownEndError(TAIL)
+        part.leaving.append(at)
+
+    def _frame_at(self, address: int) -> str:
+        """Whether the stack is as at a function's entry, by the unwind table: AT_ENTRY, WITHIN, or "" if it does not
+        say."""
+        row = self._unwinding.find_row(address) if self._unwinding is not None else None
+        if row is None or self._arch is None:
+            return ""
+        at_entry = self._arch.dwarf_stack_pointer, self._arch.stack_arguments
+        return AT_ENTRY if row[0].cfa == at_entry else WITHIN
 
     def _part_around(self, address: int, name: str) -> tuple[int, int]:
         """(address, end) of the piece of code around an address that belongs to the function ``name``: by its own name,
@@ -193,17 +235,18 @@ class FunctionReader:
         entry = self._unwinding.find_entry(address) if self._unwinding is not None else None
         if entry is None or self._unwinding is None or self._arch is None:
             return 0, 0
-        row = self._unwinding.find_row(entry[0])
-        at_entry = self._arch.dwarf_stack_pointer, self._arch.stack_arguments
-        return (0, 0) if row is None or row[0].cfa == at_entry else entry[:2]
+        return entry[:2] if self._frame_at(entry[0]) == WITHIN else (0, 0)
 
     def _table_targets(self, part: _Part, parts: list[_Part], name: str) -> list[int]:
-        """Addresses that the part's indirect jumps lead to, as their tables tell."""
+        """Addresses that the part's indirect jumps lead to, as their tables tell. Those that leave the function are
+        added to the part's."""
         targets: list[int] = []
         for jump in part.indirect:
             tables = part.tables(jump)
-            if tables == "":
-                raise UnknownEndError(COMPUTED)
+            at = part.address + part.starts[jump]
+            if tables == OUTSIDE or tables == "" and self._frame_at(at) == AT_ENTRY and part.is_linked():
+                part.leaving.append(at)
+                continue
             elements = next(filter(None, [self._elements(table, parts, name) for table in tables
                                           if isinstance(table, JumpTable)]), [])
             if not elements and tables != WITHIN:

@@ -1,4 +1,4 @@
-"""Why it is not known where a function returns: keys of semantics.returns.PROBLEMS."""
+"""Why it is not known where a function ends: keys of semantics.returns.PROBLEMS."""
 
 from __future__ import annotations
 

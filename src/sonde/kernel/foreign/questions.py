@@ -88,6 +88,7 @@ def _word_of(*known: str) -> Callable[[Json], bool]:
 
 
 _REGISTER = _number_within(-1, 1 << 12)  # offset in struct pt_regs; -1: none
+_FILE_OFFSET = _number_within(0, 1 << 63)
 _OFFSET = _number_within(0, 1 << 31)     # in a struct
 _BLOCK = (int, int, [(int, int, str)])  # first address, end, functions: (address, size, name)
 # files.FrameRow: the register, how its value is found, a number or an expression
@@ -125,8 +126,8 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("needed", ([str], [str])),
     ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
     ReaderQuestion("go_version", str),
-    # of functions: file offsets of their return instructions, or why not; of the first of those asked for
-    ReaderQuestion("function_ends", [([_number_within(0, 1 << 63)], _word_of("", *PROBLEMS))]),
+    # of functions, the first of those asked for: file offsets of return instructions and of jumps out of it, or why not
+    ReaderQuestion("function_ends", [([_FILE_OFFSET], [_FILE_OFFSET], _word_of("", *PROBLEMS))]),
     ReaderQuestion("origin", str),
     ReaderQuestion("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
     ReaderQuestion("object", Maybe((int, int))),

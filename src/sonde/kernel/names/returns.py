@@ -1,6 +1,6 @@
 """Where a return probe would harm the traced program: in whole files, as they tell by themselves, and in functions of
 plain C, of glibc mostly, that look at their return address, keep it, or have none, or through which an exception may
-pass, since they call a function of their caller's. And where functions return, by their instructions.
+pass, since they call a function of their caller's. And where functions end, by their instructions.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ MANY = 4096  # functions that are asked for at a time
 
 
 def function_ends(file: ElfFile, offsets: list[int]) -> list[FunctionEnds]:
-    """Where the functions at these offsets return, by their instructions. MachineError if the file cannot be read."""
+    """Where the functions at these offsets end, by their instructions. MachineError if the file cannot be read."""
     ends: list[FunctionEnds] = []
     while len(ends) < len(offsets):
         page = file.ask_reader("function_ends", offsets[len(ends):len(ends) + MANY])
         if not page:
             raise MachineError(f"{file.path}: senseless answer")
-        ends += [FunctionEnds(tuple(instructions), problem) for instructions, problem in page]
+        ends += [FunctionEnds(tuple(instructions), tuple(jumps), problem) for instructions, jumps, problem in page]
     return ends[:len(offsets)]

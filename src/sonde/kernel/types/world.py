@@ -134,7 +134,7 @@ class UserSide:
         return compile_filter(expression, link)
 
     def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
-        """Where functions return; "unreadable" if the file cannot be read."""
+        """Where functions end; "unreadable" if the file cannot be read."""
         from ..names import returns
         try:
             return returns.function_ends(_elf_file(path), offsets)
