@@ -26,13 +26,15 @@ def words(text: str) -> list[str]:
     ("def kept(): ...", ["kept"]), ("class C:\n  how: str", ["how"]),
     ("def f(self):\n  self._asked = behind = 1", ["asked", "behind"]),
     ("x = [place for place in y]", ["place"]), ("x = lambda found: 1", ["found"]),
-    ("founder = placement = whose.found", []),
+    ("def was_found(): ...\nuser_places = KEPT = _told_once = 1", ["found", "kept", "place", "told"]),
+    ("class UserPlace: ...\nclass StackPlaces: ...", ["place"] * 2),
+    ("founder = placement = whose.found", []), ("def place_slots(): ...\ndef _place_value(): ...", []),
     ("class Gone(Exception): ...", ["Error", "participle"]),
     ("class A(B): ...\nclass B(errors.C): ...\nclass C(OSError): ...", ["Error"] * 3),
     ("class WrongError(ValueError): ...\nclass Fine: ...", []),
-    ("class Told: ...", ["participle"]), ("class _Planned: ...", ["participle"]),
+    ("class Told: ...", ["participle", "told"]), ("class _Planned: ...", ["participle"]),
     ("class RowShown: ...", ["participle"]),
-    ("class ToldHost: ...\nclass Speed: ...\nclass Plan: ...", []),
+    ("class ToldHost: ...", ["told"]), ("class Speed: ...\nclass Plan: ...", []),
 ])
 def test_each_kind_is_counted(text: str, expected: list[str]) -> None:
     assert words(text) == expected
