@@ -59,6 +59,7 @@ CONVERSIONS: list[tuple[str, str, str]] = [
     ("%c %p", "a character, an address", 'begin { printf("%c %p", 65, curtask); }'),
     ("%s", "text, and everything that has a text form: stacks, symbols, addresses, names of enums, booleans",
      'begin { printf("%s %-16s %.3s", comm, ksym(0), "abcdef"); }'),
+    ("%f %e %g %a %F %E %G %A", "floating-point numbers, as in C, with flags, width and precision", 'begin { printf("%.3f %8.2e|%-6g|%a", 1.5, 1e-3, 2.5, -0.0); }'),
     ("%rq", "consecutive strings with their NULs, as words() returns them: each in quotation marks; quotation marks and backslashes inside are escaped with a backslash", 'begin { printf("%rq", buf("a b", 4)); }'),
     ("%r %rx %rh", "bytes: as text with escapes, as escapes only, as plain hexadecimal", 'begin { printf("%r %rx %rh", buf("abc", 3), buf("abc", 3), buf("abc", 3)); }'),
     ("%gr", "the names of memory allocation flags (GFP_...)", 'begin { printf("%gr", 0xcc0); }'),
@@ -185,7 +186,7 @@ STATEMENTS: list[tuple[str, str, str]] = [
      "tracepoint:syscalls:sys_exit_read /args.ret > 0/\n"
      '{ reads(strftime("%H:%M:%S", nsecs), pid, comm, args.ret / 1000, args.ret % 1000); }'),
     ("C definitions", "struct, union, enum and typedef, with bit-fields (unsigned, as in bpftrace), the attributes "
-     "packed and aligned, and `#pragma pack`. Floating-point and 128-bit members take up space but cannot be read.",
+     "packed and aligned, and `#pragma pack`. `long double` and 128-bit members take up space but cannot be read.",
      "struct pair { int a : 4; union { int b; char c[4]; }; } __attribute__((packed));\nenum colour { RED, GREEN = 5 };\n"
      "begin { print(sizeof(struct pair)); print(GREEN); }"),
     ("Preprocessor", "`#define` with and without parameters, `#if`, `#ifdef`, `#undef`, `#include \"header.h\"`; "
@@ -200,12 +201,46 @@ TYPES: list[tuple[str, str, str]] = [
     ("int8 ... int64, uint8 ... uint64", "integers; a literal takes the smallest type that holds it",
      "begin { let $x: uint16 = 5; print((int32)$x); }"),
     ("1_000 0x1f 0755 1e6", "integer literals", "begin { print(1_000 + 0x1f + 0755 + 1e6); }"),
+    ("float, double", "floating-point numbers, read from memory: see below", "struct s { double d; }; begin { $p = (struct s *)0; if ($p->d > 1.5) { print($p->d); } }"),
+    ("1.5 2.5e-3", "floating-point literals, of type double", "begin { print(1.5 < 2); }"),
     ("10ns us ms s m h d", "durations, in nanoseconds", "begin { print(1500ms); }"),
     ("string, string[N]", "text, by default of max_strlen bytes", 'begin { let $s: string[8] = "abc"; print($s); }'),
     ("T*, T[N]", "pointers and arrays, also pointers to arrays", "begin { $p = (int32*)0; $a = (uint8[4])(int32)1; print($a[0]); }"),
     ("struct T, union T, enum T", "the script's own, or the kernel's",
      "begin { print(((struct task_struct *)curtask).pid); }"),
     ("typeof(e)", "the type of an expression", "begin { $x = (uint8)1; let $y: typeof($x) = 2; print($y); }"),
+]
+
+# What the section on floating-point numbers says, and its examples.
+FLOATS: list[str] = [
+    """The `float` and `double` of C are read wherever they lie in memory: as members of structs (by DWARF, BTF, C headers or the script's own
+definitions), as elements of arrays, behind pointers, as arguments on the stack. BPF has no floating point, so all that programs do with them
+is done by integers on their bits (IEEE 754), exactly:""",
+    """struct sample { double value; float weight; double window[3]; };
+begin {
+  $s = (struct sample *)$1;
+  printf("%.3f %g %a\\n", $s->value, $s->weight, $s->window[2]);
+  if ($s->value >= 0.75 && $s->weight < 10) { @last[$s->weight] = $s->value; }
+  @spread = hist($s->value); @tenths = lhist($s->value, 0, 2, 0.1);
+  @low = min($s->value); @sum = sum($s->value); @mean = avg($s->value);
+  $p = (double *)$1; print(*$p); print((int64)*$p); print(scaled(*$p, 1000));
+}""",
+    """| what | how exact |
+|---|---|
+| `print()`, maps, `-f json`, tables, the library | the value, with the fewest digits that tell it from others of its type (`0.1`, `1e-05`, `inf`, `nan`, `-0.0`). JSON has no infinities and NaNs: there they are strings |
+| `== != < <= > >=` | exact, also of `float` with `double` and of either with integers of 64 bits. 0.0 equals -0.0; with a NaN only `!=` is true |
+| keys of maps | equal numbers are one key, and so are all NaNs; -0.0 is 0.0 |
+| `min() max()` | exact; a NaN makes them `nan` |
+| `sum() avg() stats()` | integers in units of 2^-64 (5.4e-20) are added, so the order does not matter and nothing is rounded on the way: of each value only what is below 2^-64 is lost. The result is the nearest double. A NaN makes it `nan`; an infinity, or a value of 2^80 (1.2e24) and more, `inf` or `-inf` |
+| `hist(x[, bits])` | a bucket for each power of two from 2^-40 (9.1e-13) up to 2^64, and one each for negative values, 0, smaller ones, larger ones, NaNs |
+| `lhist(x, min, max, step)` | bounds may have up to six decimals. With integers they are exact; otherwise a value nearer to a bound than 2^-20 (with six decimals 2^-11) of the last decimal lies on it. NaNs have a bucket of their own |
+| `(int64)x` and other integers | cut towards 0; what does not fit becomes the nearest that does, a NaN 0 |
+| `(double)n` | rounded to the nearest, as in C |
+| `scaled(x, n)` | `x` times `n`, rounded to the nearest integer: for arithmetic, `tseries()` and all else that takes integers |""",
+    """`+ - * /` are refused: reckon with `scaled(x, 1000)`. So are conditions without a comparison (`if (x)`); write `x != 0`. A `float` stays one in
+variables and maps, and becomes a `double` where it meets one. `long double` and decimal numbers have no value, complex numbers are arrays of two.
+What only a register has cannot be read: an argument of type `double` is passed in a vector register, and a function's result is returned
+in one, which programs do not see. `args.x` and `retval` then are errors that say so (`retval` where the program's own file has debug information); what to do is to probe a place where the value is in memory.""",
 ]
 
 # code -> (meaning, a script that yields it; "" where it takes a certain machine)
@@ -242,7 +277,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "empty-script": ("The script is empty.", "// nothing"),
     "error-directive": ("The script contains #error.", "#error not here\nbegin { }"),
     "fail": ("fail() would be reached.", 'begin { fail("no"); }'),
-    "floating-point": ("The language has no floating-point numbers.", "begin { print(1.5); }"),
+    "floating-point": ("There is no arithmetic on floating-point numbers.", "begin { print(1.5 * 2); }"),
     "format-arguments": ("The arguments do not match the format.", 'begin { printf("%d %d", 1); }'),
     "format-type": ("A conversion does not fit its argument.", 'begin { printf("%d", "x"); }'),
     "function-probe": ("The function does not work in this kind of probe.", "begin { print(path(curtask.fs.pwd)); }"),

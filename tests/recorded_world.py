@@ -144,7 +144,7 @@ class RecordedWorld(KernelTypes):
         """No process is recorded."""
         return None
 
-    def user_prototype(self, path: str, offset: int) -> UserPrototype:
+    def user_prototype(self, path: str, offset: int, own: bool = False) -> UserPrototype:
         """None are recorded."""
         return UserPrototype(problem="debug information is not recorded")
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _SIMPLE: dict[str, Callable[[Json], int | str]] = {"int": as_integer, "str": as_text, "bool": as_flag}
 _PT_REGS = (168, 288)  # bytes of struct pt_regs: x86_64 and s390x, aarch64 and riscv64
 VALUE_TYPES: tuple[type[Record], ...] = (  # that are no more than numbers, texts and other types
-    t.NoneType, t.Int, t.Bool, t.Symbol, t.USym, t.Stack, t.Timestamp, t.Str, t.Buf, t.Inet, t.MacAddr, t.Aggregate,
-    t.Tuple, t.Array)
+    t.NoneType, t.Int, t.Float, t.Bool, t.Symbol, t.USym, t.Stack, t.Timestamp, t.Str, t.Buf, t.Inet, t.MacAddr,
+    t.Aggregate, t.Tuple, t.Array)
 _SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path", *t.GROUPS}
 
 _forms: dict[type[Record], dict[str, str]] = {}
@@ -128,7 +128,9 @@ class TypeCodec:
 
     def check_type(self, type: t.Type) -> None:
         """Check sizes and kinds that decoders rely on."""
-        if isinstance(type, t.Int | t.Enum):
+        if isinstance(type, t.Float):
+            need(type.bits in (32, 64), "a floating-point number of no such size")
+        elif isinstance(type, t.Int | t.Enum):
             need(type.bits in (8, 16, 32, 64), "an integer of no such size")
         elif isinstance(type, t.Symbol):
             need(type.kind in _SYMBOLS, "a symbol of no such kind")
@@ -144,9 +146,10 @@ class TypeCodec:
         elif isinstance(type, t.Array):
             need(0 <= type.count <= self.most, "an array of no such size")
         elif isinstance(type, t.Aggregate):
-            need(0 <= type.bits <= 5 and type.step > 0 and type.kind in t.AGGREGATES and type.agg in (
-                "", "sum", "min", "max", "avg") and (type.kind != "tseries" or type.low > 0 and type.high > 0)
-                and 0 < type.words <= self.most_words, "an aggregate of no such shape")
+            need(0 <= type.bits <= 5 and type.step > 0 and type.units > 0 and type.kind in t.AGGREGATES
+                 and type.agg in ("", "sum", "min", "max", "avg")
+                 and (type.kind != "tseries" or type.low > 0 and type.high > 0)
+                 and 0 < type.words <= self.most_words, "an aggregate of no such shape")
 
 
 def need(condition: object, problem: str) -> None:

@@ -62,8 +62,8 @@ class Nothing(NoneType):
 
 
 class Real(NoneType):
-    """A number of ``bytes``, floating-point or of 128 bits: it has its place in a struct and is no value of the
-    language's."""
+    """A number of ``bytes`` that has its place in a struct and is no value of the language's: long double, and what has
+    128 bits."""
 
     bytes: int
     alignment: int = 0  # 0: as many bytes
@@ -89,6 +89,19 @@ class Int(Scalar):
 
     def __str__(self) -> str:
         return f"{'' if self.signed else 'u'}int{self.bits}"
+
+
+class Float(Scalar):
+    """A number of IEEE 754 in ``bits``: C's float (32) and double (64). In a register it is a double, bit by bit."""
+
+    bits: int = 64
+
+    @property
+    def size(self) -> int:
+        return self.bits // 8
+
+    def __str__(self) -> str:
+        return "float" if self.bits == 32 else "double"
 
 
 class Bool(Scalar):
@@ -423,6 +436,10 @@ AGGREGATES = {kind.name: kind for kind in (
 )}
 
 
+FLOAT_SUM = 8                   # words of a sum of floating-point numbers
+FLOAT_LOW, FLOAT_HIGH = -40, 64  # exponents of 2 between which a histogram of such has buckets
+
+
 class Aggregate(Type):
     """A map value function's state, kept per CPU and merged when read.
 
@@ -435,6 +452,16 @@ class Aggregate(Type):
     ``hist``'s bucket of a value, with ``bits`` = k (precision): negative → 0; value < 2^(k+1) → value + 1;
     else, with e = floor(log2(value)): 1 + ((e - k + 1) << k) + ((value >> (e - k)) - (1 << k)). With k = 0
     that is 0: negative, 1: [0], 2: [1], 3: [2,4), 4: [4,8) ...
+
+    With ``floating`` the values are doubles:
+
+    kind    u64 words per CPU
+    min/max [key, is_set]: keys are as in compiler/lower/floats.py; a NaN is below all others to min, above to max
+    sum     [NaNs, above, below, and 5 limbs]: the sum is that of limb i * 2^(32 i - 64), each with its sign;
+            what is 2^80 or more is only counted
+    avg     [n, ... the same]            stats  [n, ... the same]
+    hist    [negative, zero, less than 2^-40, buckets of 2^-40 up to 2^64 ..., above, NaNs]
+    lhist   as above, in units of 1 / ``units``, and NaNs in a word more
 
     ``tseries`` keeps interval number ``epoch`` (TAI nanoseconds / low) at place epoch % high, with the stamp epoch + 1,
     where 0 is "unused".
@@ -449,6 +476,8 @@ class Aggregate(Type):
     high: int = 0    # lhist; tseries: number of intervals
     step: int = 1
     agg: str = ""    # tseries
+    floating: bool = False
+    units: int = 1   # lhist of floating-point numbers: low, high and step are in units of 1 / units
 
     @property
     def row(self) -> AggregateKind:
@@ -458,12 +487,16 @@ class Aggregate(Type):
     @property
     def words(self) -> int:
         """u64 words of state per CPU."""
+        if self.kind == "hist" and self.floating:
+            return 5 + ((FLOAT_HIGH - FLOAT_LOW) << self.bits)
         if self.kind == "hist":
             return 1 + ((64 - self.bits + 1) << self.bits)
         if self.kind == "lhist":
-            return 2 + (self.high - self.low + self.step - 1) // self.step
+            return 2 + (self.high - self.low + self.step - 1) // self.step + self.floating
         if self.kind == "tseries":
             return 3 * self.high
+        if self.floating and self.row.sums:
+            return self.row.words - 1 + FLOAT_SUM
         return self.row.words
 
     @property
@@ -473,6 +506,8 @@ class Aggregate(Type):
     ALIGN = 8
 
     def __str__(self) -> str:
+        if self.floating:
+            return f"double_{self.kind}_t"
         return f"{self.kind}_t" if self.kind not in ("sum", "min", "max", "avg", "stats") or self.signed \
             else f"u{self.kind}_t"
 
@@ -486,4 +521,5 @@ VOID = NoneType()
 NOTHING = Nothing()
 INT8, INT16, INT32, INT64 = Int(8), Int(16), Int(32), Int(64)
 UINT8, UINT16, UINT32, UINT64 = Int(8, False), Int(16, False), Int(32, False), Int(64, False)
+FLOAT, DOUBLE = Float(32), Float(64)
 BOOL = Bool()

@@ -262,7 +262,7 @@ class FakeWorld:
     def user_type(self, path: str, name: str) -> Type | None:
         return None
 
-    def user_prototype(self, path: str, offset: int) -> UserPrototype:
+    def user_prototype(self, path: str, offset: int, own: bool = False) -> UserPrototype:
         if offset != 0x200:
             return UserPrototype(problem="/bin/prog does not describe it", hints=["compile it with -g"])
         args = struct("_args_work", {"count": INT32, "pair": PAIR})

@@ -8,7 +8,23 @@ import struct
 from ..base.record import Record
 from ..base.words import read_word
 from ..errors import MachineError
-from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
+from ..types import (
+    BOOL,
+    KERNEL,
+    UINT8,
+    UINT64,
+    USER,
+    VOID,
+    Array,
+    Enum,
+    Float,
+    Int,
+    Pointer,
+    Str,
+    Struct,
+    StructField,
+    Type,
+)
 from . import codec
 from .codec import Blob, Header
 from .index import TypeIndex, build_index, kernel_key, load_or_build_index, module_key
@@ -333,7 +349,7 @@ _CONVERT: dict[int, Callable[[Btf, Raw], Type]] = {
     codec.FWD: _convert_forward,
     codec.ENUM: _convert_enum,
     codec.ENUM64: _convert_enum,
-    codec.FLOAT: lambda btf, raw: Array(UINT8, raw.value),
+    codec.FLOAT: lambda btf, raw: Float(8 * raw.value) if raw.value in (4, 8) else Array(UINT8, raw.value),
 }
 
 

@@ -20,7 +20,9 @@ from ..types import (
     UINT8,
     UINT64,
     VOID,
+    Float,
     Pointer,
+    Real,
     Symbol,
     Type,
     USym,
@@ -44,10 +46,27 @@ def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
 def _type_of_retval(context: CheckContext, node: Reference) -> Type | None:
     detail = context.program.attach.detail
     kind = KINDS[context.program.kind]
+    if isinstance(detail, UserDetail) and kind.user and kind.returns and _returns_float(context, node, detail):
+        return None
     if isinstance(detail, KernelDetail) and kind.typed and detail.result is None:
         context.error("no-retval", f"{context.program.attach.event} returns nothing (void)", node)
         return None
     return context.program.attach.result or UINT64 if kind.typed or kind.user and node.followed else UINT64
+
+
+def _returns_float(context: CheckContext, node: Reference, detail: UserDetail) -> bool:
+    """Whether a function returns a floating-point number, by its own file's debug information; which is said. Of a
+    pattern's functions nothing is asked."""
+    attach = context.program.attach
+    if detail.pattern or not detail.entry:
+        return False
+    result = context.world.user_prototype(attach.target, attach.offset, own=True).result
+    if not isinstance(result, (Float, Real)):
+        return False
+    context.error("no-retval", f"{attach.event} returns a {result}, in a register for floating-point numbers, which "
+                  "programs cannot read", node,
+                  ["what it stores in memory can be read: *(double *)arg0 at a probe where a pointer to it is known"])
+    return True
 
 
 def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:

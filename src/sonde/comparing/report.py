@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from math import frexp
 
 from ..base.record import Record
 from ..errors import UsageError
@@ -87,13 +88,24 @@ def _draw(before: Counter[Bounds], after: Counter[Bounds]) -> Iterator[str]:
 def _coarsen(fine: Counter[Bounds]) -> Counter[Bounds]:
     buckets: Counter[Bounds] = Counter()
     for (low, _), count in fine.items():
-        power = (low or 0).bit_length()
-        buckets[(None, 0) if low is None or low < 0 else (1 << power >> 1, 1 << power)] += count
+        buckets[(None, 0) if low is None or low < 0 else _power_around(low)] += count
     return buckets
+
+
+def _power_around(low: float) -> Bounds:
+    """The powers of two between which a value lies."""
+    if isinstance(low, int):
+        power = low.bit_length()
+        return 1 << power >> 1, 1 << power
+    power = frexp(low)[1]
+    return (2.0 ** 1023, None) if low >= 2.0 ** 1023 else (2.0 ** (power - 1), 2.0 ** power) if low else (0.0, 0.0)
 
 
 def _bounds_text(bounds: Bounds) -> str:
     low, high = bounds
+    if isinstance(low, float) or isinstance(high, float) or low is high is None:
+        from ..runtime.maps.float_aggregates import format_range
+        return format_range(low, high) if low != high or low is None else f"[{low}]"
     if low is not None and high == low + 1:
         return f"[{low}]"
     return f"{'(...' if low is None else f'[{low}'}, {'...' if high is None else high})"

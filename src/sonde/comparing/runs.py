@@ -21,7 +21,7 @@ from ..types import Aggregate
 COUNT, VALUE, DISTRIBUTION = "count", "value", "distribution"
 MOST_LINE = 16 << 20  # characters of a line of JSON
 
-Bounds = tuple[int | None, int | None]  # from, up to but not including; None: unbounded
+Bounds = tuple[int | float | None, int | float | None]  # from, up to but not including; None: unbounded
 
 
 class Label(Value):
@@ -97,7 +97,9 @@ def _add_events(run: Run, trace: ReplayTrace, fields: Sequence[str]) -> None:
         elif event.site in names:
             counted[event.site] += 1
             for name, value in zip(names[event.site], event_values(event, site)) if fields else ():
-                if name in fields and isinstance(value, int):
+                if name in fields and isinstance(value, float):
+                    run.add_buckets(Label(name, "", DISTRIBUTION), [(_float_bounds(value), 1)])
+                elif name in fields and isinstance(value, int):
                     run.add_buckets(Label(name, "", DISTRIBUTION), [((int(value), int(value) + 1), 1)])
     for index, count in counted.items():
         run.add_number(Label(_site_name(sites[index]), "", COUNT), count)
@@ -115,15 +117,22 @@ def _add_items(run: Run, named: MapSpec, items: Iterable[Item]) -> None:
             run.add_buckets(Label(named.name, text, DISTRIBUTION), _bounds_of(value.buckets))
         elif isinstance(value, Stats):
             _add_stats(run, named.name, text, value.count, value.total)
+        elif isinstance(value, float):
+            run.add_number(Label(named.name, text, VALUE), value)
         elif type(value) is int or isinstance(value, EnumValue):
             run.add_number(Label(named.name, text, COUNT if counts else VALUE), int(value))
+
+
+def _float_bounds(value: float) -> Bounds:
+    """The bounds of one number; a NaN has none."""
+    return (value, value) if value == value else (None, None)
 
 
 def _bounds_of(buckets: Iterable[Bucket]) -> Iterator[tuple[Bounds, int]]:
     return (((bucket.low, bucket.high), bucket.count) for bucket in buckets)
 
 
-def _add_stats(run: Run, name: str, key: str, count: int, total: int) -> None:
+def _add_stats(run: Run, name: str, key: str, count: int, total: float) -> None:
     run.add_number(Label(f"{name}.count", key, COUNT), count)
     if count:
         run.numbers[Label(f"{name}.average", key, VALUE)] = total / count
@@ -176,14 +185,23 @@ def _add_json_map(run: Run, kind: str, name: str, held: Json) -> None:
         if isinstance(value, list) and kind == "hist":
             run.add_buckets(Label(name, key, DISTRIBUTION), list(map(_read_bucket, map(as_object, value))))
         elif isinstance(value, dict) and kind == "stats":
-            _add_stats(run, name, key, _number(value["count"]), _number(value["total"]))
+            _add_stats(run, name, key, _number(value["count"]),
+                       total if isinstance(total := value["total"], float) else _number(total))
         elif type(value) is int or isinstance(value, str) and value.lstrip("-").isdigit():
             run.add_number(Label(name, key, VALUE), _number(value))
+        elif isinstance(value, float):
+            run.add_number(Label(name, key, VALUE), value)
 
 
-def _read_bucket(plain: JsonObject) -> tuple[tuple[int | None, int | None], int]:
-    low, high = plain.get("min"), plain.get("max")
+def _read_bucket(plain: JsonObject) -> tuple[Bounds, int]:
+    low, high, below = plain.get("min"), plain.get("max"), plain.get("below")
+    if isinstance(low, float) or isinstance(below, float):
+        return (_fraction(low), _fraction(below)), _number(plain["count"])
     return (None if low is None else _number(low), None if high is None else _number(high) + 1), _number(plain["count"])
+
+
+def _fraction(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _number(value: Json) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import takewhile
+from math import nextafter
 
 from ..base.record import Record, Value
 from ..base.words import divide_toward_zero
@@ -29,7 +30,7 @@ from ..runtime.maps.series import Series
 from ..runtime.provenance import Provenance
 from ..runtime.records.values import Item, Items, ScriptValue
 from ..spec import MapSpec, ScriptSpec
-from ..types import Aggregate, Bool, Enum, Int
+from ..types import Aggregate, Bool, Enum, Float, Int
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def metric_kind(named: MapSpec) -> str:
     value = named.value
     if isinstance(value, Aggregate):
         return _KINDS.get(value.kind, COUNTER if value.kind == "sum" and not value.signed else GAUGE)
-    return GAUGE if isinstance(value, Int | Bool | Enum) else ""
+    return GAUGE if isinstance(value, Int | Float | Bool | Enum) else ""
 
 
 def exported_maps(spec: ScriptSpec) -> list[MapSpec]:
@@ -126,8 +127,9 @@ def add_values(one: AggregateValue, other: AggregateValue) -> AggregateValue:
         return histogram
     if isinstance(one, Stats) and isinstance(other, Stats):
         count, total = one.count + other.count, one.total + other.total
-        return Stats(count, divide_toward_zero(total, count) if count else 0, total)
-    assert isinstance(one, int) and isinstance(other, int)
+        average = total / max(count, 1) if isinstance(total, float) else divide_toward_zero(total, max(count, 1))
+        return Stats(count, average, total)
+    assert isinstance(one, int | float) and isinstance(other, int | float)
     return one + other
 
 
@@ -171,7 +173,7 @@ class MapMetric:
         """(values by label sets, how many keys count as "other" or, if values cannot be added up, are left out)."""
         sums = is_additive(self.named)
         named = [(tuple([label_text(part) for part in key_parts(key)]), value) for key, value in items
-                 if isinstance(value, int | Stats | Histogram | Series)]
+                 if isinstance(value, int | float | Stats | Histogram | Series)]
         values: dict[Labels, AggregateValue] = {}
         if sums:
             _add_all(values, named)
@@ -205,9 +207,14 @@ class MapMetric:
         if self._high < 0:
             return Buckets([], [0])
         highs = [value.bucket_at(i).high for i in range(self._low, self._high + 1)]
-        bounds = [_to_base(high - 1, self.unit) for high in highs if high is not None]
+        bounds = [_to_base(_greatest_below(high), self.unit) for high in highs if high is not None]
         counts = value.counts[self._low:self._high + 1]
-        return Buckets(bounds, counts if len(bounds) < len(counts) else [*counts, 0])
+        return Buckets(bounds, [*counts[:len(bounds)], sum(counts[len(bounds):])])
+
+
+def _greatest_below(high: float) -> float:
+    """The greatest value of a bucket that ends before ``high``."""
+    return high - 1 if isinstance(high, int) else nextafter(high, float("-inf"))
 
 
 def _add_all(values: dict[Labels, AggregateValue], more: Iterable[tuple[Labels, AggregateValue]]) -> None:
@@ -221,11 +228,12 @@ def label_text(part: ScriptValue) -> str:
     return str(cell_value(part))
 
 
-def _sort_weight(value: AggregateValue) -> int:
-    return value if isinstance(value, int) else value.total
+def _sort_weight(value: AggregateValue) -> float:
+    weight = value if isinstance(value, int | float) else value.total
+    return weight if weight == weight else 0
 
 
-def _to_base(value: int, unit: Unit | None) -> float:
+def _to_base(value: float, unit: Unit | None) -> float:
     """A value in the base unit: an integer as long as nothing is divided."""
     if unit is None:
         return value
@@ -238,7 +246,7 @@ def _to_point(value: AggregateValue, unit: Unit | None) -> float | Summary:
         return Summary(value.count, _to_base(value.total, unit))
     if isinstance(value, Series):
         value = next((p.value for p in reversed(value.points) if p.value is not None), 0)
-    return _to_base(int(value), unit)
+    return _to_base(value if isinstance(value, float) else int(value), unit)
 
 
 class Gatherer:

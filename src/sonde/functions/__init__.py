@@ -13,6 +13,7 @@ FAMILIES = {
     "printing": "printf print errorf warnf debugf cat system time strftime nstat",
     "maps": "clear zero delete has_key has_keys in_order tell_more find is_scalar len",
     "aggregates": "count sum avg min max stats hist lhist tseries",
+    "numbers": "scaled",
     "strings": "str buf strlen strcap strncmp strcontains strstr memcmp path abspath fs_root default_str_length",
     "joining": "words join str_join str_concat",
     "patterns": "globmatch",

@@ -6,16 +6,15 @@ Their lowering, an update of an element, is in compiler/lower/maps/aggregates.py
 from __future__ import annotations
 
 from ..compiler.lower.calls import Function
-from ..language.ast import (
-    Call,
-)
+from ..language.ast import Call, FloatLiteral, Node
 from ..semantics import convert
 from ..semantics.callees import Rule, Types
 from ..semantics.context import CheckContext
-from ..types import (
-    Aggregate,
-    Type,
-)
+from ..types import Aggregate, Float, Type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def aggregate_rule(kind: str) -> Rule:
@@ -26,6 +25,7 @@ def aggregate_rule(kind: str) -> Rule:
 
 
 def _aggregate_type(context: CheckContext, node: Call, kind: str, types: Types) -> Type | None:
+    floating = bool(types) and isinstance(types[0], Float)
     number = convert.as_int(types[0]) if types else None
     signed = number is None or number.signed or kind in ("hist", "lhist")
     numbers = [arg.const for arg in node.args[1:]]
@@ -34,12 +34,17 @@ def _aggregate_type(context: CheckContext, node: Call, kind: str, types: Types) 
         if not 0 <= bits <= 5:
             context.error("bad-argument", f"hist: bits {bits} must be 0..5", node)
             return None
-        return Aggregate(kind, signed, bits)
+        return Aggregate(kind, signed, bits, floating=floating)
     if kind == "tseries":
         return _check_series(context, node, signed)
     if kind != "lhist":
-        return Aggregate(kind, signed)
-    low, high, step = numbers
+        return Aggregate(kind, signed, floating=floating)
+    units = _common_units(node.args[1:])
+    if not units or units > 1 and not floating:
+        context.error("bad-argument", "lhist: bounds have at most six decimals" if floating else
+                      "lhist: bounds of integers are integers", node)
+        return None
+    low, high, step = [_in_units(arg, units) for arg in node.args[1:]]
     problem = (f"lhist: invalid {'min' if low < 0 else 'max'} value (must be non-negative literal)"
                if low < 0 or high < 0 else "lhist: invalid step value" if step < 0
                else f"lhist() step must be >= 1 ({step} provided)" if step < 1
@@ -51,7 +56,23 @@ def _aggregate_type(context: CheckContext, node: Call, kind: str, types: Types) 
     if problem:
         context.error("bad-argument", problem, node)
         return None
-    return Aggregate(kind, signed, 0, low, high - (high - low) % step, step)  # the last bucket is whole
+    high -= (high - low) % step  # the last bucket is whole
+    return Aggregate(kind, signed, 0, low, high, step, floating=floating, units=units)
+
+
+_MOST_DECIMALS = 6
+
+
+def _common_units(bounds: Sequence[Node]) -> int:
+    """The power of ten in whose parts of 1 the bounds of a histogram are integers; 0 if there is none."""
+    values = [arg.value if isinstance(arg, FloatLiteral) else 0.0 for arg in bounds]
+    return next((10 ** n for n in range(_MOST_DECIMALS + 1)
+                 if all(abs(value) < 1e9 and float(f"{value:.{n}f}") == value for value in values)), 0)
+
+
+def _in_units(arg: Node, units: int) -> int:
+    return round(arg.value * units) if isinstance(arg, FloatLiteral) else int(getattr(arg, "const", 0)) * units
+
 
 AGGREGATIONS = ("avg", "max", "min", "sum")
 MAX_INTERVALS = 1_000_000  # as the kernel limits a per-CPU value: see MAX_PER_CPU
@@ -79,19 +100,20 @@ def _check_series(context: CheckContext, node: Call, signed: bool) -> Type | Non
 
 ROWS = (
     Function("count", (), Aggregate("count"), "Count calls.", "@ = count()", aggregate_rule("count"), aggregate=True),
-    Function("sum", ("n:integer",), None, "Sum of the values.", "@ = sum(args.ret)", aggregate_rule("sum"),
+    Function("sum", ("n:integer|float",), None, "Sum of the values.", "@ = sum(args.ret)", aggregate_rule("sum"),
              aggregate=True),
-    Function("avg", ("n:integer",), None, "Average of the values.", "@ = avg(args.ret)", aggregate_rule("avg"),
+    Function("avg", ("n:integer|float",), None, "Average of the values.", "@ = avg(args.ret)", aggregate_rule("avg"),
              aggregate=True),
-    Function("min", ("n:integer",), None, "Smallest value.", "@ = min(args.ret)", aggregate_rule("min"),
+    Function("min", ("n:integer|float",), None, "Smallest value.", "@ = min(args.ret)", aggregate_rule("min"),
              aggregate=True),
-    Function("max", ("n:integer",), None, "Largest value.", "@ = max(args.ret)", aggregate_rule("max"),
+    Function("max", ("n:integer|float",), None, "Largest value.", "@ = max(args.ret)", aggregate_rule("max"),
              aggregate=True),
-    Function("stats", ("n:integer",), None, "Count, average and total of the values.", "@ = stats(args.ret)",
+    Function("stats", ("n:integer|float",), None, "Count, average and total of the values.", "@ = stats(args.ret)",
              aggregate_rule("stats"), aggregate=True),
-    Function("hist", ("n:int", "bits:number?"), None, "Histogram by powers of two.", "@ = hist(args.ret)",
+    Function("hist", ("n:int|float", "bits:number?"), None, "Histogram by powers of two.", "@ = hist(args.ret)",
              aggregate_rule("hist"), aggregate=True, wrong={"bits": "hist: invalid bits value, need integer literal"}),
-    Function("lhist", ("n:int", "min:number", "max:number", "step:number"), None, "Histogram of equal steps.",
+    Function("lhist", ("n:int|float", "min:number|fraction", "max:number|fraction", "step:number|fraction"), None,
+             "Histogram of equal steps.",
              "@ = lhist(cpu, 0, 128, 1)", aggregate_rule("lhist"), aggregate=True,
              wrong={"step": "lhist: invalid step value"}),
     Function("tseries", ("n:int", "interval_ns:number", "num_intervals:number", "agg:literal?"), None,

@@ -68,6 +68,12 @@ class IntLiteral(Expr):
     narrow: bool = False
 
 
+class FloatLiteral(Expr):
+    """``1.5``, ``2.5e-3``: the double nearest to it."""
+
+    value: float = 0.0
+
+
 class StrLiteral(Expr):
     """``"text"``, escapes already replaced."""
 

@@ -6,7 +6,7 @@ from ..base import regex_cache
 from ..source import Span
 from . import ast
 from .ast import Expr, Stmt
-from .lexer import MAX_INT, Token, parse_integer, unescape_string
+from .lexer import MAX_INT, Token, parse_float, parse_integer, unescape_string
 from .type_syntax import TypeParser
 
 TYPE_CHECKING = False
@@ -207,6 +207,14 @@ class ExpressionParser(TypeParser):
         value = self.integer_value(token)
         return ast.IntLiteral(self.token_span(token), value=value, narrow=token[1][-1] == "U" and value >> 32 == 0)
 
+    def _parse_float(self) -> Expr:
+        token = self.advance()
+        value = parse_float(token[1])
+        if value is None:
+            self.error("invalid-number", f"syntax: {token[1][:40]} is no number", self.token_span(token),
+                       ["numbers with a fraction are written 1.5 or 1.5e-3"])
+        return ast.FloatLiteral(self.token_span(token), value=value or 0.0)
+
     def integer_value(self, token: Token) -> int:
         """The value of an ``int`` token; an error (and 0) if it is malformed or does not fit 64 bits."""
         text = token[1]
@@ -216,8 +224,8 @@ class ExpressionParser(TypeParser):
             hints = []
             if text[0] == "0" and text.isdigit():
                 hints.append("a number that starts with 0 is octal")
-            elif text[-1] in "eE" and self.kind in ("-", "+"):
-                hints.append("there are no floating-point numbers")
+            elif text[-1] in "eE" and self.kind == "+":
+                hints.append("write 1e6, or 1.0e+6")
             message, start, end = _describe_malformed_number(shown)
             self.error("invalid-number", message, Span(self.source, token[2] + start, token[2] + end), hints)
             return 0
@@ -424,7 +432,8 @@ def _is_narrow(node: Expr) -> bool:
 
 
 _PRIMARY: dict[str, Callable[[ExpressionParser], Expr]] = {
-    "word": ExpressionParser._parse_word, "int": ExpressionParser._parse_int, "str": ExpressionParser._parse_string,
+    "word": ExpressionParser._parse_word, "int": ExpressionParser._parse_int,
+    "float": ExpressionParser._parse_float, "str": ExpressionParser._parse_string,
     "char": ExpressionParser._parse_char, "var": ExpressionParser.parse_variable,
     "param": ExpressionParser._parse_positional,
     "map": ExpressionParser._parse_map, "(": ExpressionParser._parse_parenthesized,

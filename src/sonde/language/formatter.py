@@ -167,7 +167,7 @@ def _tag_operators(pieces: list[Piece], positions: _Positions) -> None:
             piece.tag = "type"
         elif piece.kind in _UNARY and not piece.tag:
             ends = before is not None and before.tag != "cast" and (
-                before.kind in ("int", "str", "char", "var", "map", "param", ")", "]", "}")
+                before.kind in ("int", "float", "str", "char", "var", "map", "param", ")", "]", "}")
                 or before.kind == "word" and before.text not in _KEYWORDS or before.tag == "postfix")
             if piece.kind in ("++", "--") and ends and before is not None and before.kind in ("var", "map", "]"):
                 piece.tag = "postfix"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .preprocessor import Preprocessor
 
 # (kind, text, start, end); the kind of an operator is the operator itself. Kinds besides:
-#   word, int, str, char, var ($x), map (@x), param ($1, $#), eof, "/{" (the slash that ends a predicate),
+#   word, int, float, str, char, var ($x), map (@x), param ($1, $#), eof, "/{" (the slash that ends a predicate),
 #   bad (text is then the code of the error)
 Token = tuple[str, str, int, int]
 
@@ -29,6 +29,7 @@ TOKEN = regex_cache.compile(
     r"|(?P<op><<=|>>=|->|\+\+|--|<<|>>|&&|\|\||\.\.|[-+*/%&|^<>=!]=|[-+*/%&|^<>=!~?.,:;(){}\[\]])"
     r"|(?P<var>\$[A-Za-z_]\w*)"
     r"|(?P<map>@(?:[A-Za-z_]\w*)?)"
+    r"|(?P<float>(?<!\.)[0-9][0-9_]*(?:\.[0-9]\w*(?:(?<=[eE])[-+]\w+)?|[eE]-\w+))"
     r"|(?P<int>[0-9]\w*)"
     r'|(?P<str>"[^"\\\n]*(?:\\.[^"\\\n]*)*")'
     r"|(?P<param>\$[0-9#]\w*)"
@@ -234,6 +235,17 @@ def parse_integer(text: str) -> int | None:
         power = exponent.replace("_", "").lstrip("0")
         value *= 10 ** (int(power or "0") if len(power) <= 2 else 99)
     return value * NANOSECONDS.get(suffix, 1)
+
+
+_DIGITS = r"[0-9](?:_?[0-9])*"
+
+
+def parse_float(text: str) -> float | None:
+    """The value of a ``float`` token, the double nearest to it; None if it is malformed or there is none."""
+    if regex_cache.fullmatch(rf"{_DIGITS}(?:\.{_DIGITS})?(?:[eE][-+]?[0-9]+)?", text, regex_cache.ASCII) is None:
+        return None
+    value = float(text)
+    return value if value < float("inf") else None
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"'}

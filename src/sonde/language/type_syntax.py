@@ -28,10 +28,10 @@ _SIZES = {"char": 1, "signed char": 1, "short": 2, "int": 4, "long": 8, "long lo
           "__int128": 16, "__int128_t": 16, "__uint128_t": 16, "__float128": 16, "_Float128": 16}
 _SIZED = r"(?:__)?(?:u?int|[us]|[bl]e)(8|16|32|64)(?:_t)?"
 
-_OPERAND_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "(", "-", "!", "~", "*", "&", "++",
-                             "--", "{"))
+_OPERAND_STARTS = frozenset(("word", "int", "float", "str", "char", "var", "map", "param", "(", "-", "!", "~", "*", "&",
+                             "++", "--", "{"))
 # After "(name)" only these cannot continue an expression with name as a value.
-_VALUE_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "("))
+_VALUE_STARTS = frozenset(("word", "int", "float", "str", "char", "var", "map", "param", "("))
 
 
 def normalise_base_type(words: list[str]) -> str:

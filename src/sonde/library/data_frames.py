@@ -4,6 +4,7 @@ Needs the extra ``tables``. Everything is made as an Arrow table first::
 
     value of the script       Arrow                       pandas               polars
     integer, bool, pointer    the same width, uint64      the same             the same
+    float, double             float32, float64            the same             the same
     time of an event          timestamp[ns, UTC]          datetime64[ns, UTC]  Datetime(ns, UTC)
     ``dur`` of a record       duration[ns]                timedelta64[ns]      Duration(ns)
     string, address, name     string                      str                  String
@@ -103,9 +104,10 @@ def _value_types(spec: MapSpec) -> Sequence[ColumnType]:
     value = spec.value
     if not isinstance(value, t.Aggregate):
         return _column_types(value) if value is not None else [t.INT64]
-    number = t.INT64 if value.signed else t.UINT64
+    number: t.Type = t.DOUBLE if value.floating else t.INT64 if value.signed else t.UINT64
     if value.row.buckets:
-        return [t.INT64, t.UINT64, t.UINT64]  # the last bound of a histogram is 2**63
+        low, high = (t.DOUBLE, t.DOUBLE) if value.floating else (t.INT64, t.UINT64)  # the last bound is 2**63
+        return [low, high, t.UINT64]
     if value.kind == "tseries":
         return [TIME, number]
     return [t.UINT64, number, number] if value.kind == "stats" else [t.UINT64 if value.kind == "count" else number]
@@ -203,6 +205,8 @@ def _common_type(one: ColumnType, other: ColumnType) -> ColumnType:
             return one if one.bits >= other.bits else other
         if (other if one.signed else one).bits < 64:  # else neither holds what the other may have
             return t.INT64
+    if isinstance(one, t.Float) and isinstance(other, t.Float):
+        return t.DOUBLE
     if isinstance(one, t.Str) and isinstance(other, t.Str) or one == other:
         return one
     return t.Str(0)
@@ -264,6 +268,8 @@ def arrow_type(pa: ModuleType, type: ColumnType) -> pyarrow.DataType:
         return pa.float64()
     if isinstance(type, t.Int):
         return getattr(pa, f"{'' if type.signed else 'u'}int{type.bits}")()
+    if isinstance(type, t.Float):
+        return pa.float64() if type.bits == 64 else pa.float32()
     if isinstance(type, t.Bool | t.Pointer):
         return pa.bool_() if isinstance(type, t.Bool) else pa.uint64()
     if isinstance(type, t.Buf):
@@ -289,6 +295,8 @@ def arrow_value(value: ScriptValue, type: ColumnType) -> ArrowValue:
         return value.wall if isinstance(value, Moment) else None
     if type in (TIME, DURATION) or isinstance(type, t.Int | t.Pointer):
         return int(value) if isinstance(value, int) else None
+    if isinstance(type, t.Float):
+        return float(value) if isinstance(value, float) else None
     if type == REAL:
         return float(value) if isinstance(value, str) else None
     if isinstance(type, t.Stack):

@@ -29,8 +29,9 @@ from ..spec import EventSite, MapSpec, ScriptSpec
 from .data_frames import member_types, row_sites
 
 _VALUES: list[tuple[type, type]] = [
-    (t.Bool, bool), (t.Enum, EnumValue), (t.Pointer, PointerValue), (t.Timestamp, Moment), (t.Int, int), (t.Str, str),
-    (t.Buf, Buffer), (t.Inet, InetAddress), (t.MacAddr, MacAddress), (t.Stack, StackTrace), (t.USym, UserAddress),
+    (t.Bool, bool), (t.Enum, EnumValue), (t.Pointer, PointerValue), (t.Timestamp, Moment), (t.Int, int),
+    (t.Float, float), (t.Str, str), (t.Buf, Buffer), (t.Inet, InetAddress), (t.MacAddr, MacAddress),
+    (t.Stack, StackTrace), (t.USym, UserAddress),
     (t.Symbol, NamedNumber), (t.Struct, StructValue), (t.Array, ArrayValue),
 ]
 _AGGREGATES = {"hist": Histogram, "lhist": Histogram, "stats": Stats, "tseries": Series}
@@ -41,7 +42,7 @@ def python_type(type: t.Type | None) -> Any:
     if type is None:
         return types.NoneType
     if isinstance(type, t.Aggregate):
-        return _AGGREGATES.get(type.kind, int)
+        return _AGGREGATES.get(type.kind, float if type.floating else int)
     if isinstance(type, t.Tuple):
         return tuple[tuple(python_type(part) for part in type.of)]  # type: ignore[misc]
     return next((plain for kind, plain in _VALUES if isinstance(type, kind)), object)

@@ -40,7 +40,8 @@ def distance_name(aggregate: Aggregate | None) -> str:
     if aggregate is None:
         return ""
     row = aggregate.row
-    return WASSERSTEIN if row.buckets else VARIATION if row.total and row.number else ""
+    shares = row.total and row.number and not (aggregate.floating and row.sums)  # of whole numbers
+    return WASSERSTEIN if row.buckets else VARIATION if shares else ""
 
 
 def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[K, Sequence[int]]]) -> list[tuple[str, float]]:

@@ -14,6 +14,7 @@ from typing import Any
 from ..base.json_checks import Json, as_flag, as_integer, as_integers, as_list, as_text, as_texts
 from ..errors import SondeError
 from ..runtime.maps.aggregates import Histogram, LinearHistogram, Stats
+from ..runtime.maps.float_aggregates import FloatHistogram, FloatLinearHistogram
 from ..runtime.maps.series import Series
 from ..runtime.records.values import (
     ArrayValue,
@@ -26,13 +27,14 @@ from ..runtime.records.values import (
     PointerValue,
     RecordValue,
     ScriptValue,
+    SingleFloat,
     StackFrame,
     StackTrace,
     StructValue,
     UserAddress,
     make_record_class,
 )
-from ..types import Stack
+from ..types import Aggregate, Stack
 
 LONGEST = 1 << 16  # bytes of a value's text
 MOST_POINTS = 1 << 16  # of a series, those without a value among them
@@ -140,7 +142,7 @@ def kind_of(value: ScriptValue) -> str:
     """A value's kind; values of one kind can be compared and printed side by side."""
     if type(value) is tuple:
         return f"({','.join(map(kind_of, value))})"
-    if type(value) in (int, str, bool):
+    if type(value) in (int, float, str, bool):
         return type(value).__name__
     return next((base.__name__ for base in _FORMS if isinstance(value, base)), "none")
 
@@ -171,6 +173,7 @@ _FORMS: dict[type, Callable[[Any], list[Json]]] = {
     ArrayValue: lambda v: ["array", *_forms_of(v)],
     tuple: lambda v: ["tuple", *_forms_of(v)],
     StructValue: lambda v: ["struct", list(v), *_forms_of(v.values())],
+    float: lambda v: ["float" if isinstance(v, SingleFloat) else "double", v.hex()],
     EnumValue: lambda v: ["enum", type(v).__name__, int(v), v.name],
     PointerValue: lambda v: ["pointer", int(v)],
     Moment: lambda v: ["moment", v.format, v.wall],
@@ -180,7 +183,9 @@ _FORMS: dict[type, Callable[[Any], list[Json]]] = {
     NamedNumber: lambda v: ["name", v.kind, v.number if v.kind in _NUMBERED else 0, v.name],
     UserAddress: lambda v: ["usym", str(v)],
     StackTrace: _stack_form,
-    Stats: lambda v: ["stats", v.count, v.average, v.total],
+    Stats: lambda v: ["stats", v.count, _make_form(v.average), _make_form(v.total)],
+    FloatLinearHistogram: lambda v: ["flhist", v.low, v.high, v.step, v.units, *v.counts],
+    FloatHistogram: lambda v: ["fhist", v.bits, *v.counts],
     LinearHistogram: lambda v: ["lhist", v.low, v.high, v.step, *v.counts],
     Histogram: lambda v: ["hist", v.bits, *v.counts],
     Series: lambda v: ["series", v.interval, v.wall, *[part for item in v.values.items() for part in item]],
@@ -274,6 +279,40 @@ def _read_linear(parts: list[Json], depth: int) -> LinearHistogram:
     return LinearHistogram(counts, low, high, step)
 
 
+_NAN, _SINGLE_NAN = float("nan"), SingleFloat("nan")  # each one object, so that all are one key
+
+
+def _read_double(parts: list[Json], depth: int) -> float:
+    text, = as_texts(parts)
+    value = float.fromhex(text)
+    return value if value == value else _NAN
+
+
+def _read_single(parts: list[Json], depth: int) -> SingleFloat:
+    value = _read_double(parts, depth)
+    return SingleFloat(value) if value == value else _SINGLE_NAN
+
+
+def _read_stats(parts: list[Json], depth: int) -> Stats:
+    count, *sums = parts
+    average, total = [_read_double(each[1:], depth) if isinstance(each, list) else as_integer(each) for each in sums]
+    return Stats(as_integer(count), average, total)
+
+
+def _read_float_histogram(parts: list[Json], depth: int) -> FloatHistogram:
+    bits, *counts = as_integers(parts)
+    if not 0 <= bits <= 5 or len(counts) != Aggregate("hist", bits=bits, floating=True).words:
+        raise ValueError
+    return FloatHistogram(counts, bits)
+
+
+def _read_float_linear(parts: list[Json], depth: int) -> FloatLinearHistogram:
+    low, high, step, units, *counts = as_integers(parts)
+    if step < 1 or units < 1 or len(counts) != 3 + (high - low + step - 1) // step:
+        raise ValueError
+    return FloatLinearHistogram(counts, low, high, step, units)
+
+
 def _read_series(parts: list[Json], depth: int) -> Series:
     interval, wall, *points = as_integers(parts)
     epochs = points[::2]
@@ -301,7 +340,11 @@ _READERS: dict[str, Callable[[list[Json], int], ScriptValue]] = {
     "name": _read_name,
     "usym": lambda parts, depth: PortableAddress(*as_texts(parts)),
     "stack": _read_stack,
-    "stats": lambda parts, depth: Stats(*as_integers(parts)),
+    "stats": _read_stats,
+    "double": _read_double,
+    "float": _read_single,
+    "fhist": _read_float_histogram,
+    "flhist": _read_float_linear,
     "lhist": _read_linear,
     "hist": _read_histogram,
     "series": _read_series,

@@ -61,6 +61,7 @@ class Escapes(Record):
 
 _WIDTHS = {"hh": 8, "h": 16, "": 32}  # any other length modifier: 64
 _INTEGERS = "diuoxXp"
+FLOATS = "aAeEfFgG"
 _CHARACTERS = [bytes([c]) for c in range(256)]
 
 
@@ -133,6 +134,8 @@ class _Site:
             self._add_character(part, field)
         elif conversion in _INTEGERS and _is_integer(type):
             self._add_integer(part, field)
+        elif conversion in FLOATS:
+            self._add_float(part, field)
         elif conversion == "gr":
             self._add_rendered(part, field, make_decoder(type, self.context), _gfp_text)
         elif isinstance(type, Str) and conversion == "s" and not self.escape:
@@ -275,6 +278,14 @@ class _Site:
         """Anything that is decoded to a value first."""
         escape = self.escape
         self._add_rendered(part, field, make_decoder(field.type, self.context), lambda value: to_text(value, escape))
+
+    def _add_float(self, part: FormatPart, field: EventField) -> None:
+        """C's rules, width and all."""
+        from .float_format import float_renderer
+        read, render = Layout("=d" if field.type.size == 8 else "=f").unpack_from, float_renderer(part)
+        offset = field.offset
+        name = self._bind_object(lambda buffer, start: render(read(buffer, start + offset)[0]))
+        self._add_argument("s", f"{name}(b, o)")
 
     def _add_rendered(self, part: FormatPart, field: EventField, decode: Callable[[bytes, int], T],
                       text: Callable[[T], str]) -> None:

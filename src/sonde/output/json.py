@@ -51,6 +51,8 @@ def to_json(value: ScriptValue) -> str:
         return quote_json(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return str(value) if value - value == 0 else f'"{value}"'  # JSON has no infinities and NaNs
     if type(value) is tuple or isinstance(value, ArrayValue):
         return f"[{','.join(map(to_json, value))}]"
     if isinstance(value, StructValue):
@@ -90,8 +92,19 @@ def _json_series(series: Series) -> str:
 
 
 def _json_bucket(bucket: Bucket, div: int) -> str:
+    if not isinstance(bucket.low, int | None) or not isinstance(bucket.high, int | None):
+        return _json_float_bucket(bucket, div)
+    if bucket.low is bucket.high is None:
+        return f'{{"nan": true, "count": {bucket.count // div}}}'
     low = "" if bucket.low is None else f'"min": {json_number(bucket.low)}, '
     high = "" if bucket.high is None else f'"max": {json_number(bucket.high - 1)}, '
+    return f'{{{low}{high}"count": {bucket.count // div}}}'
+
+
+def _json_float_bucket(bucket: Bucket, div: int) -> str:
+    """Numbers with a fraction have no greatest one below a bound: "below" is the bound itself."""
+    low = "" if bucket.low is None else f'"min": {float(bucket.low)}, '
+    high = "" if bucket.high is None else f'"below": {float(bucket.high)}, '
     return f'{{{low}{high}"count": {bucket.count // div}}}'
 
 

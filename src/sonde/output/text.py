@@ -88,7 +88,9 @@ def sort_items(items: Items, top: int = 0) -> Items:
     elif all(issubclass(kind, Histogram) for kind in kinds):
         pairs.sort(key=lambda item: item[1].total if isinstance(item[1], Histogram) else 0)
     elif all(issubclass(kind, Stats) for kind in kinds):
-        pairs.sort(key=lambda item: item[1].average if isinstance(item[1], Stats) else 0)
+        pairs.sort(key=lambda item: _key_order(item[1].average) if isinstance(item[1], Stats) else 0)
+    elif all(issubclass(kind, float) for kind in kinds):
+        pairs.sort(key=lambda item: _float_order(item[1]))
     elif all(kind is int or issubclass(kind, EnumValue) for kind in kinds):
         pairs.sort(key=lambda item: int(item[1]) if isinstance(item[1], int) else 0)
     return pairs[-top:] if top else pairs
@@ -121,13 +123,18 @@ def _line_template(name: str, items: Items) -> str:
     return f"{name}[{', '.join(['%s'] * len(parts))}]: %s\n" if plain else ""
 
 
-def _key_order(key: ScriptValue) -> int | bytes | tuple[Any, ...]:
+def _key_order(key: ScriptValue) -> float | bytes | tuple[Any, ...]:
     """Numbers by size, strings by their bytes, tuples by element; other keys stay in the kernel's order."""
     if isinstance(key, tuple):
         return tuple(map(_key_order, key))
     if isinstance(key, str):
         return encode_text(key)
-    return key if isinstance(key, int) else 0
+    return key if isinstance(key, int) else _float_order(key)
+
+
+def _float_order(value: ScriptValue) -> float:
+    """A floating-point number by its size, a NaN last; 0 for anything else."""
+    return (value if value == value else float("inf")) if isinstance(value, float) else 0
 
 
 def divide_value(value: ScriptValue, div: int) -> ScriptValue:
@@ -136,8 +143,11 @@ def divide_value(value: ScriptValue, div: int) -> ScriptValue:
         return value
     if type(value) is int:
         return divide_toward_zero(value, div)
+    if isinstance(value, float):
+        return value / div
     if isinstance(value, Stats):
-        return Stats(value.count, divide_toward_zero(value.average, div), value.total)
+        average = value.average / div if isinstance(value.average, float) else divide_toward_zero(value.average, div)
+        return Stats(value.count, average, value.total)
     if isinstance(value, StructValue):
         return StructValue({name: divide_value(member, div) for name, member in value.items()})
     if type(value) is tuple or isinstance(value, ArrayValue | RecordValue):

@@ -171,6 +171,8 @@ class Expressions:
         return value
 
     def _comparison(self, node: ast.Binary) -> str:
+        if node.compare == "float":
+            raise UnanswerableError(node.span, "floating-point numbers")
         left, right = self.value(node.left), self.value(node.right)
         if isinstance(node.left.type, t.Str) and isinstance(node.right.type, t.Str):
             if node.op not in ("==", "!="):
@@ -185,6 +187,8 @@ class Expressions:
 
     def value(self, node: ast.Expr) -> str:
         """A Python expression: a number within its type, or the bytes of a text."""
+        if isinstance(node.type, t.Float):
+            raise UnanswerableError(node.span, "floating-point numbers")
         if isinstance(node.const, str):
             return repr(node.const.encode("utf-8", "surrogateescape"))
         if isinstance(node.const, int):

@@ -268,7 +268,7 @@ class _ClauseWriter:
     def _aggregate(self, target: ast.MapRef, call: ast.Expr, depth: int) -> None:
         aggregate = self._states.maps[target.name].value
         if not isinstance(aggregate, Aggregate) or not isinstance(call, ast.Call) or call.name != aggregate.kind \
-                or aggregate.kind == "tseries":
+                or aggregate.kind == "tseries" or aggregate.floating:
             raise UnanswerableError(call.span, "what is no aggregate: it depends on what came before")
         n = self._states.use(target.name)
         self._add(depth, f"k = {self._code.key(target.name, target.key)}")

@@ -18,6 +18,7 @@ from ..base.json_checks import Json, JsonObject, as_flag, as_integer, as_list, a
 from ..base.record import Record
 from ..kinds import SITE_KINDS
 from ..layouts.event_records import CONTROL_HEADER, RECORD_HEADER
+from ..output.format import FLOATS
 from ..output.table_rows import check_columns
 from ..source import Source, Span
 from ..type_codec import VALUE_TYPES, CodecRow, TypeCodec, need, rows_of
@@ -30,7 +31,7 @@ _RUNNING = ("initial", "slots", "hot")  # what of a map only a running script ne
 
 MOST_PARTS = 100_000   # values in all types of a head, one for each element of an array
 _WIDEST = 4096         # a width in a format
-_CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "rq", "gr"}
+_CONVERSIONS = {*"diouxXpcsr", *FLOATS, "rx", "rh", "rq", "gr"}
 
 
 class _Layouts(TypeCodec):
@@ -199,7 +200,9 @@ def _check_site(site: s.EventSite, maps: set[str]) -> None:
         need(isinstance(site.fields[0].type, t.Buf), "bytes expected")
     conversions = [part for part in site.parts if part.conversion]
     if kind.formatted:
-        need(len(conversions) == len(site.fields) and all(map(_is_sound, conversions)), "a format of no such kind")
+        need(len(conversions) == len(site.fields) and all(map(_is_sound, conversions))
+             and all(isinstance(field.type, t.Float) for part, field in zip(conversions, site.fields)
+                     if part.conversion in FLOATS), "a format of no such kind")
     need(isinstance(site.data.get("table", ""), str), "a table without a name")
     if site.columns and site.fields:
         check_columns(site.columns, site.parts)

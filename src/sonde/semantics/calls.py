@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..language.ast import Call, Expr, MapRef, Name, Node, StrLiteral, TypeSyntax, Variable
+from ..language.ast import Call, Expr, FloatLiteral, MapRef, Name, Node, StrLiteral, TypeSyntax, Variable
 from ..language.diagnostics import nearest_names
 from ..types import (
     VOID,
@@ -11,6 +11,7 @@ from ..types import (
     Bool,
     Buf,
     Enum,
+    Float,
     Inet,
     Int,
     MacAddr,
@@ -31,7 +32,8 @@ from .typed import EmptyMap, WholeMap
 
 _KINDS: dict[str, tuple[type[Type], ...]] = {
     "int": (Int, Enum), "integer": (Int, Enum), "ptr": (Pointer,), "str": (Str,), "text": (Str,), "buf": (Buf,),
-    "array": (Array,), "bool": (Bool,), "stack": (Stack,), "struct": (Struct,), "inet": (Inet,), "mac": (MacAddr,),
+    "float": (Float,), "array": (Array,), "bool": (Bool,), "stack": (Stack,), "struct": (Struct,), "inet": (Inet,),
+    "mac": (MacAddr,),
 }
 _KIND_WORDS = {"ptr": "pointer", "str": "string", "buf": "buffer", "map": "a map", "literal": "a string literal",
                "var": "a scratch variable", "type": "a type", "key": "a map with a key", "word": "a name"}
@@ -201,15 +203,18 @@ def _matches_kind(type: Type, arg: Expr, kinds: list[str]) -> bool:
             return True
         if kind == "literal" and isinstance(arg.const, str) or kind == "number" and isinstance(arg.const, int):
             return True
+        if kind == "fraction" and isinstance(arg, FloatLiteral):
+            return True
         if kind in _KINDS and isinstance(type, _KINDS[kind]):
             return True
     return False
 
 
 def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, param: Parameter, given: Type) -> None:
-    kinds = param.kinds
+    kinds = [kind for kind in param.kinds if kind not in ("float", "fraction")] or ["float"]  # as bpftrace has it
     hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else \
-        ["it is a number whose name is looked up when it is printed"] if isinstance(given, Symbol) else []
+        ["it is a number whose name is looked up when it is printed"] if isinstance(given, Symbol) else \
+        ["scaled(x, 1000) is x in thousandths, an integer"] if isinstance(given, Float) else []
     shown = convert.type_name(given) if kinds == ["integer"] else convert.kind_of_type(given)
     if isinstance(given, NoneType):
         hints = [f"{row.name}() wants a value there"]

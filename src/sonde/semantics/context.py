@@ -65,12 +65,13 @@ _REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operan
 # Of these their users say themselves what is wrong with void.
 _REPORTED_BY_USER = ("an operand", "a condition", "a predicate", "a cast", ARGUMENT)
 _ASSIGNED = ("a variable", "a map")
-_WITHOUT_VALUE = ["a number of a floating-point type or of 128 bits has its place in a struct, and no value"]
+_WITHOUT_VALUE = ["long double, and a number of 128 bits, has its place in a struct, and no value"]
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
              "a map key": "used as a map key"}
 
 
-_KIND_WORDS = {"int": "an integer", "bool": "a bool", "string": "a string", "pointer": "a pointer", "tuple": "a tuple",
+_KIND_WORDS = {"int": "an integer", "bool": "a bool", "string": "a string", "pointer": "a pointer",
+               "double": "a number with a fraction", "float": "a number with a fraction", "tuple": "a tuple",
                "record": "a record", "buffer": "a buffer", "array": "an array", "c_type": "a struct",
                "ustack": "a stack", "kstack": "a stack", "inet": "an address"}
 

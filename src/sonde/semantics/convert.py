@@ -14,6 +14,7 @@ from ..types import (
     Bool,
     Buf,
     Enum,
+    Float,
     Inet,
     Int,
     MacAddr,
@@ -184,7 +185,8 @@ def _merge_tuples(a: Tuple, b: Tuple) -> Type | None:
 
 
 def _merge_aggregates(a: Aggregate, b: Aggregate) -> Type | None:
-    if (a.kind, a.bits, a.low, a.high, a.step, a.agg) != (b.kind, b.bits, b.low, b.high, b.step, b.agg):
+    if a.floating != b.floating or a.units != b.units or \
+            (a.kind, a.bits, a.low, a.high, a.step, a.agg) != (b.kind, b.bits, b.low, b.high, b.step, b.agg):
         return None
     return a if a.signed else b
 
@@ -192,6 +194,7 @@ def _merge_aggregates(a: Aggregate, b: Aggregate) -> Type | None:
 _MERGE: dict[type, Callable[..., Type | None]] = {
     Str: lambda a, b: Str(max(a.capacity, b.capacity)),
     Buf: lambda a, b: Buf(max(a.capacity, b.capacity)),
+    Float: lambda a, b: Float(max(a.bits, b.bits)),
     Pointer: _merge_pointers,
     Tuple: _merge_tuples,
     Aggregate: _merge_aggregates,
@@ -217,7 +220,7 @@ def read_type(type: Type) -> Type | None:
         return type
     if type.kind == "count":
         return Flexible(64, False)
-    if type.row.number:
+    if type.row.number and not type.floating:
         return INT64 if type.signed else UINT64
     return None
 

@@ -8,6 +8,8 @@ from ..language.diagnostics import Diagnostics, nearest_names
 from ..source import Span
 from ..types import (
     BOOL,
+    DOUBLE,
+    FLOAT,
     INT8,
     INT16,
     INT32,
@@ -50,7 +52,7 @@ _KERNEL = {f"{under}{sign}{bits}": base for under in ("", "__") for sign, row in
 BASE_TYPES: dict[str, Type] = {
     **_SIZED, **_KERNEL, "bool": BOOL, "_Bool": BOOL, "void": VOID, "size_t": UINT64, "ssize_t": INT64,
     "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(), "username_t": Symbol("username"),
-    "float": Real(4), "double": Real(8),
+    "float": FLOAT, "double": DOUBLE,
     # what compilers define for the headers of C
     "__SIZE_TYPE__": UINT64, "__PTRDIFF_TYPE__": INT64, "__WCHAR_TYPE__": INT32, "__WINT_TYPE__": UINT32,
     "ptrdiff_t": INT64, "wchar_t": INT32, "max_align_t": Real(32, 16),
@@ -260,12 +262,12 @@ class TypeNames:
             hints = [*[f"did you mean {tag} {c}?" for c in close[:1]], *self._unread[:3]] or ["define it in the script"]
             self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', span, hints)
             return
-        real = isinstance(BASE_TYPES.get(syntax.base), Real) or syntax.base in _WIDE
+        real = isinstance(BASE_TYPES.get(syntax.base), Real) or syntax.base in _WIDE  # long double among them
         close = nearest_names(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
         hints = [*[f"did you mean {c}?" for c in close[:1]], *self._unread[:3]] if not real else \
             ["the largest integers have 64 bits" if "int128" in syntax.base else
-             "programs in the kernel have no floating point: 1000 * a / b keeps three decimals"]
+             "of floating-point numbers, float and double can be read"]
         self.diagnostics.error("unknown-type", wrong, syntax.span if tag else span, hints)
 
 

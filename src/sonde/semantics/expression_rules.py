@@ -8,6 +8,7 @@ from . import expressions as rules
 from .calls import check_call
 from .context import CheckContext
 from .convert import NO_TYPE, plain_type
+from .floats import check_float
 from .operators import check_binary, check_ternary, check_unary
 from .tables import check_row
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RULES: dict[type, Callable[..., Type | None]] = {
-    ast.IntLiteral: rules.check_int, ast.StrLiteral: rules.check_str, ast.BoolLiteral: rules.check_bool,
+    ast.IntLiteral: rules.check_int, ast.FloatLiteral: check_float,
+    ast.StrLiteral: rules.check_str, ast.BoolLiteral: rules.check_bool,
     ast.Name: rules.check_name, ast.Positional: rules.check_positional, ast.Variable: rules.check_variable,
     ast.MapRef: rules.check_map, ast.Call: check_call, ast.Unary: check_unary, ast.Binary: check_binary,
     ast.Ternary: check_ternary, ast.FieldAccess: rules.check_field, ast.TupleAccess: rules.check_tuple_access,

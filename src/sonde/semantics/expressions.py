@@ -23,6 +23,7 @@ from ..types import (
     Array,
     Buf,
     Enum,
+    Float,
     Int,
     NoneType,
     Pointer,
@@ -39,6 +40,7 @@ from . import convert
 from .builtins import type_of
 from .constants import macro_constant
 from .context import CheckContext, VarState, fold_constant
+from .floats import converts_float
 from .header_constants import header_constant
 from .nodes import is_args
 from .providers import BY_KIND
@@ -227,8 +229,7 @@ def check_field(context: CheckContext, node: ast.FieldAccess) -> Type | None:
         return _record_field(context, node, operand)
     target = operand.to if isinstance(operand, Pointer) else operand
     if not isinstance(target, Struct):
-        context.error("not-a-struct",
-                      f"Can not access field '{node.name}' on expression of type "
+        context.error("not-a-struct", f"Can not access field '{node.name}' on expression of type "
                       f"'{context.aggregate_of(node.operand) or convert.type_name(target)}'", node,
                       _field_hints(operand))
         return None
@@ -309,10 +310,7 @@ def check_tuple_access(context: CheckContext, node: ast.TupleAccess) -> Type | N
         return None
     if not isinstance(operand, Tuple) or operand.names:
         have = context.aggregate_of(node.operand) or convert.type_name(operand)
-        real = isinstance(node.operand, ast.IntLiteral)
-        hints = ["there are no floating-point numbers: multiply first, then divide, as in $x * 15 / 10"] if real else []
-        context.error("floating-point" if real else "not-a-tuple",
-                      f"Can not access index '{node.index}' on expression of type '{have}'", node, hints)
+        context.error("not-a-tuple", f"Can not access index '{node.index}' on expression of type '{have}'", node)
         return None
     if node.index >= len(operand.of):
         context.error("tuple-index", f"Invalid tuple index: {node.index}. Found {len(operand.of)} elements in tuple.",
@@ -472,6 +470,8 @@ def _is_pointed_to(node: Expr) -> bool:
 
 def _is_castable(have: Type, to: Type) -> bool:
     number = convert.as_int(have) is not None
+    if isinstance(have, Float) or isinstance(to, Float):
+        return converts_float(have, to)
     if isinstance(to, (Int, Enum)):
         return number or isinstance(have, Pointer) or isinstance(have, Array) and have.size == to.size
     if isinstance(to, type(BOOL)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..base import regex_cache
 from ..language.ast import Call, Expr
 from ..spec import FormatPart
-from ..types import Bool, Buf, Enum, Int, NoneType, Pointer, Str, Type
+from ..types import Bool, Buf, Enum, Float, Int, NoneType, Pointer, Str, Type
 from . import convert
 from .context import ARGUMENT, CheckContext
 from .library_texts import keep_number
@@ -13,7 +13,8 @@ from .library_texts import keep_number
 _CONVERSION = regex_cache.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
                          r"(?P<conversion>rx|rh|rq|gr|[diuoxXpcsraAeEfFgGn%])|%", regex_cache.DOTALL)
 BYTES = ("r", "rx", "rh", "rq")  # what prints a buffer
-UNKNOWN = "aAeEfFgGn"  # C's, for which there are no values here
+FLOATS = "aAeEfFgG"
+UNKNOWN = "n"  # C's, for which there is no value here
 
 
 def parse_format(text: str, spaced: bool = True) -> list[FormatPart] | str:
@@ -80,9 +81,11 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
         context.error("format-arguments", f"{'not enough' if few else 'too many'} arguments for format string "
                       f"({len(args)} supplied, {len(conversions)} expected)", call)
         return None
-    unknown = [part.conversion for part in conversions if part.conversion in UNKNOWN]
+    unknown = [part.conversion for part, type in zip(conversions, types) if part.conversion in UNKNOWN
+               or part.conversion in FLOATS and type is not None and not isinstance(type, Float)]
     if unknown:
-        context.error("bad-format", f"unsupported format specifier: {unknown[0]}", call)
+        context.error("bad-format", f"unsupported format specifier: {unknown[0]}", call,
+                      [f"%{unknown[0]} prints floating-point numbers"] if unknown[0] in FLOATS else [])
         return None
     for part, type in zip(conversions, types):
         if type is not None and not conversion_accepts(part.conversion, type):
@@ -111,7 +114,8 @@ def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, a
 
 def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:
     hints = ["%r prints what buf() gives"] if part.conversion in BYTES else ["use %s for strings"] \
-        if isinstance(type, Str) else []
+        if isinstance(type, Str) else ["use %f, %g or %e; (int64)x cuts the fraction off"] \
+        if isinstance(type, Float) else []
     context.error("format-type",
                   f"unsupported format specifier for type '{convert.type_name(type)}': {part.conversion}",
                   call, hints)
@@ -123,4 +127,6 @@ def conversion_accepts(conversion: str, type: Type) -> bool:
         return True
     if conversion in BYTES:
         return isinstance(type, Buf)
+    if conversion in FLOATS:
+        return isinstance(type, Float)
     return isinstance(type, (Int, Bool, Enum, Pointer))

@@ -18,6 +18,7 @@ from ..types import (
     Bool,
     Buf,
     Enum,
+    Float,
     Inet,
     Int,
     MacAddr,
@@ -35,6 +36,7 @@ from . import convert
 from .callees import is_written, settles_branch
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
+from .floats import float_operation
 from .library_texts import numbers_called
 
 TYPE_CHECKING = False
@@ -74,6 +76,8 @@ def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
     if node.op == "!":
         return _check_not(context, node, operand)
     number = None if isinstance(operand, Bool) else convert.as_int(operand)
+    if isinstance(operand, Float) and node.op == "-":
+        return operand
     if number is None:
         _bad_operand(context, node, operand)
         return None
@@ -223,6 +227,8 @@ def binary_type(context: CheckContext, node: Expr, op: str, first: Side, second:
         return folded
     if op in _LOGICAL:
         return _check_logical(context, node, op, first, second)
+    if isinstance(first[1], Float) or isinstance(second[1], Float):
+        return float_operation(context, node, op, first, second)
     if op in _COMPARISONS:
         return _check_comparison(context, node, op, first, second)
     a, b = number_of(*first), number_of(*second)

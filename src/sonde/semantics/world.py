@@ -147,8 +147,9 @@ class World(Protocol):
     def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
         """Where the functions at these file offsets end, by their instructions."""
 
-    def user_prototype(self, path: str, offset: int) -> UserPrototype:
-        """Parameters and result of the function whose first instruction is at a file offset, by debug information."""
+    def user_prototype(self, path: str, offset: int, own: bool = False) -> UserPrototype:
+        """Parameters and result of the function whose first instruction is at a file offset, by debug information:
+        ``own`` if it must be in the file itself, as looking elsewhere takes time."""
 
     def user_type(self, path: str, name: str) -> Type | None:
         """``struct x`` or ``union x`` by a file's debug information."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from math import nextafter
 
 import pytest
 
@@ -10,6 +11,7 @@ from sonde import types as t
 from sonde.exporters.metrics import Buckets, Family, Gatherer, MapMetric, Summary, explain_emptiness
 from sonde.runtime.losses import Losses
 from sonde.runtime.maps.aggregates import Histogram, Stats
+from sonde.runtime.maps.float_aggregates import FloatLinearHistogram
 from sonde.source import Source
 from sonde.spec import Config, MapSpec, ScriptSpec
 
@@ -137,3 +139,15 @@ def test_what_a_head_does_not_explain_is_the_scripts_own() -> None:
     only = ScriptSpec([], maps[:1], [], [], [], [], Config(), Source("x", HEAD))
     assert explain_emptiness(only, "x") == ["WARNING: no metrics but Sonde's own: x keeps no numbers in maps",
                                             "HINT: count in a map: @[comm] = count();"]
+
+
+def test_floating_point_numbers() -> None:
+    assert points(metric(t.DOUBLE, 5), ("a", 0.5), ("b", float("nan"))).keys() == {"a", "b"}
+    total = metric(t.Aggregate("sum", floating=True), 1)
+    total.note_cleared([("a", 0.5)])
+    assert points(total, ("a", 0.25), ("b", -1.5)) == {"a": 0.75, "other": -1.5}
+    assert points(metric(t.Aggregate("stats", floating=True), 5), ("a", Stats(2, 0.75, 1.5))) == {"a": Summary(2, 1.5)}
+    kind = t.Aggregate("lhist", low=0, high=20, step=5, floating=True, units=10)
+    have = points(metric(kind, 5), ("a", FloatLinearHistogram([0, 1, 2, 0, 0, 3, 4], 0, 20, 5, 10)))["a"]
+    assert isinstance(have, Buckets) and have.counts == [1, 2, 0, 0, 7]  # what is above, and NaNs
+    assert have.bounds == [nextafter(bound, 0) for bound in (0.5, 1.0, 1.5, 2.0)]

@@ -186,7 +186,7 @@ def test_a_cell_is_a_number_only_if_it_looks_like_one(text: str, number: bool) -
 SCRIPT = """
 tracepoint:sched:sched_switch { @a[comm, args.prev_pid] = count(); @h[kstack] = hist(args.prev_state, 2);
   @l = lhist(pid, 0, 10, 1); @p[probe] = (1, "x", usym(1)); @s[ntop(2, 1)] = sum(-1); @t = tseries(1, 1s, 5);
-  printf("%d %-5s\\n", pid, comm); print(@a, 5); print((pid, comm)); }
+  @d[1.5] = avg(0.5); @f = lhist(0.5, 0, 1, 0.1); printf("%d %-5s\\n", pid, comm); print(@a, 5); print((pid, comm)); }
 """
 
 
@@ -204,6 +204,12 @@ def test_a_script_is_known_by_its_shape() -> None:
     assert [(s.kind, len(s.fields), [part.values() for part in s.parts]) for s in found.sites] == [
         (s.kind, len(s.fields), [part.values() for part in s.parts]) for s in spec.sites]
     assert found.sites[0].span.line == spec.sites[0].span.line and found.probes == spec.probes
+
+
+def test_older_hosts_know_aggregates_of_integers() -> None:
+    """They neither send nor take more than they had at the time."""
+    described = {each["name"]: each["value"] for each in SHAPE["maps"]}
+    assert [len(described[name]) for name in ("@a", "@h", "@l", "@d", "@f")] == [8, 8, 8, 9, 9]
 
 
 def mutate(value: Any, draw: Any) -> Any:

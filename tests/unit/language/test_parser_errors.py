@@ -43,7 +43,7 @@ def findings(text: str, *params: str) -> list[Diagnostic]:
     ("begin { $x = 18446744073709551616; }", "number-too-large", "18446744073709551616"),
     ("begin { $x = 0x; }", "invalid-number", "0x"),
     ("begin { $x = 089; }", "invalid-number", "089"),
-    ("begin { $x = 1e-3; }", "invalid-number", "1e"),
+    ("begin { $x = 1.5e; }", "invalid-number", "1.5e"),
     ('begin { print("\\q"); }', "invalid-escape", "q"),
     ("begin { $1x }", "invalid-parameter", "$1x"),
     ("begin { $0 }", "invalid-parameter", "$0"),

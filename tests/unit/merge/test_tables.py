@@ -25,6 +25,7 @@ from sonde.merge.sequence import HELD, Sequence, SequenceError
 from sonde.merge.table import KeyTexts, MergeError, SourceKeys, Table, describe_value, require_equal
 from sonde.output.text import TextOutput
 from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
+from sonde.runtime.maps.float_aggregates import FloatHistogram, FloatLinearHistogram
 from sonde.runtime.maps.series import Series
 from sonde.runtime.records.values import (
     ArrayValue,
@@ -35,6 +36,7 @@ from sonde.runtime.records.values import (
     NamedNumber,
     PointerValue,
     RecordValue,
+    SingleFloat,
     StructValue,
     key_text,
     to_text,
@@ -293,6 +295,8 @@ def moment(wall: int) -> Moment:
 
 STACK = PortableStack(Stack(True), (("main+4", "main", 4, "/bin/x"), ("0x7f", "", 0, "")), False)
 VALUES = [
+    0.1, -0.0, float("inf"), SingleFloat(0.25), (1.5, "x"), Stats(2, 0.75, 1.5),
+    FloatHistogram([0] * 45 + [3] + [0] * 63), FloatLinearHistogram([0, 1, 2, 0, 0, 3, 4], 0, 20, 5, 10),
     None, 0, -1, MASK, True, False, "", "a\n\udcff", (1, "x", (2,)), PointerValue(255), Buffer(b"\0\xff"),
     ArrayValue((1, 2)), Point((1, "y")), StructValue(a=1, b=StructValue(c="d")), MacAddress(b"abcdef"),
     InetAddress(2, b"\x7f\0\0\1"), InetAddress(0, b""), moment(10**18), Stats(3, 2, 6), Histogram([1] * 66),
@@ -388,3 +392,8 @@ def test_printing_merged_maps_needs_nothing_of_the_host() -> None:
     os.close(write)
     with open(read) as file:
         assert file.read().startswith("@[cat]:\n[2, 4)                 4 |@@@")
+
+
+def test_nans_are_one_key() -> None:
+    texts = [encode_value(float("nan")) for _ in range(2)]
+    assert decode_value(texts[0]) is decode_value(texts[1])

@@ -38,6 +38,7 @@ from doc_examples import (  # noqa: E402
     CONFIG_EXAMPLES,
     CONVERSIONS,
     ERRORS,
+    FLOATS,
     OPERATORS,
     OPTION_EXAMPLES,
     PROBES,
@@ -103,6 +104,7 @@ def test_every_code_has_its_entry() -> None:
 
 @pytest.mark.parametrize("example", [
     *[row[2] for row in PROBES + STATEMENTS + TYPES + OPERATORS + CONVERSIONS], *BUILTIN_EXAMPLES.values(),
+    FLOATS[1],
     *[f"config = {{ {name} = {value} }}\nbegin {{ print(1); }}" for name, value in CONFIG_EXAMPLES.items()]])
 def test_language(example: str) -> None:
     errors = Diagnostics()

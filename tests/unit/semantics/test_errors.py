@@ -36,7 +36,7 @@ from unit.fake_world import check_text, findings
     ("printf(\"%r\", 1)", "format-type", "printf(\"%r\", 1)"), ("buf(\"abc\")", "arity", "buf(\"abc\")"),
     ("printf(comm)", "bad-argument", "printf(comm)"), ("str()", "arity", "str()"),
     ("buf(1, 2, 3)", "arity", "buf(1, 2, 3)"),
-    ("1.5", "floating-point", "1.5"), ("str((1, 2))", "bad-argument", "str((1, 2))"),
+    ("1.5 + 1", "floating-point", "1.5 + 1"), ("str((1, 2))", "bad-argument", "str((1, 2))"),
     ("exit(comm)", "bad-argument", "exit(comm)"), ("buf(1)", "arity", "buf(1)"), ("clear(1)", "bad-argument", "1"),
     ("@[1] = 1; clear(@[1])", "bad-argument", "@[1]"), ("_ = ntop(comm)", "", ""),
     ("_ = ntop(5, comm)", "", ""), ("ntop((1, 2))", "bad-argument", "ntop((1, 2))"),

@@ -223,8 +223,6 @@ def test_config(entry: str, message: str) -> None:
                                           "'nope'"),
     ("$x = (a=1).b", "(a=1).b", "Record does not contain a field named 'b'"),
     ("$x = sizeof(struct nope)", "struct nope", 'Cannot resolve unknown type "struct nope"'),
-    ("$x = (float)1", "float", 'Cannot resolve unknown type "float"'),
-    ("print(sizeof(double))", "double", 'Cannot resolve unknown type "double"'),
     ("print(ntop(10, curtask))", "ntop(10, curtask)", "ntop() expects an integer or array argument, got pointer"),
     ("print(1, 2)", "print(1, 2)", "Non-map print() only takes 1 argument, 2 found"),
     ("print(typeinfo(1))", "typeinfo(1)", "typeinfo feature is not enabled by default. To enable this unstable "

@@ -91,6 +91,10 @@ class Lower:
         the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""
         raise NotImplementedError
 
+    def store_value(self, mem: Mem, type: Type, value: Operand) -> None:
+        """Store a scalar's canonical value as ``type``."""
+        raise NotImplementedError
+
     def lower_block(self, body: list[Stmt]) -> None:
         """A run of statements."""
         raise NotImplementedError
@@ -299,8 +303,6 @@ class Lower:
         self.b.start(on)
         return result
 
-    def store_value(self, mem: Mem, type: Type, value: Operand) -> None:
-        self.b.store(mem.base, mem.off, value, type.size)
 
 
 

@@ -11,6 +11,7 @@ from ...language.ast import (
     Cast,
     Expr,
     FieldAccess,
+    FloatLiteral,
     Index,
     IntLiteral,
     MapRef,
@@ -22,9 +23,9 @@ from ...language.ast import (
     Unary,
     Variable,
 )
-from ...types import BPF, Aggregate, Bool, Int, Pointer
+from ...types import BPF, Aggregate, Bool, Float, Int, Pointer, Type
 from ..ir import MapAddr, Operand, Reg
-from . import memory
+from . import floats, memory
 from .arithmetic import as_number, lower_arithmetic
 from .calls import builtin_of, function_of
 from .control.conditions import condition_value, is_condition, lower_if_value
@@ -97,6 +98,8 @@ def _lower_unary(lo: Lower, expr: Unary) -> Operand:
         assert mem is not None and expr.type is not None
         return memory.read_scalar(lo, mem, expr.type)
     value = lo.scalar_value(expr.operand)
+    if isinstance(expr.type, Float):
+        return floats.negate(lo, value)
     assert expr.op in ("-", "~")
     value = lo.b.neg(value) if expr.op == "-" else lo.b.alu("xor", value, -1)
     type = expr.operand.type
@@ -209,7 +212,16 @@ def _lower_cast(lo: Lower, expr: Cast) -> Operand:
         first = memory.read_scalar(lo, lo.place_value(expr.operand), expr.type)
         return lo.normalise(first, expr.type) if isinstance(expr.type, Bool) else first  # a string is true if not empty
     value = lo.scalar_value(expr.operand)
+    if isinstance(source, Float) or isinstance(expr.type, Float):
+        return _convert_number(lo, value, source, expr.type)
     return lo.normalise(value if isinstance(expr.type, Pointer) else as_number(lo, value, source), expr.type)
+
+
+def _convert_number(lo: Lower, value: Operand, have: Type | None, type: Type) -> Operand:
+    """A cast from or to a floating-point type."""
+    if not isinstance(type, Float):
+        return floats.double_to_integer(lo, value, type)
+    return value if isinstance(have, Float) else floats.integer_to_double(lo, value, have)
 
 
 def _lower_block_value(lo: Lower, expr: BlockExpr) -> Operand:
@@ -222,7 +234,8 @@ def _lower_block_value(lo: Lower, expr: BlockExpr) -> Operand:
 
 
 _SCALARS: dict[type, Callable[[Lower, Any], Operand]] = {
-    IntLiteral: _lower_literal, BoolLiteral: _lower_literal, Name: _lower_builtin, Variable: _lower_variable,
+    IntLiteral: _lower_literal, FloatLiteral: floats.lower_literal, BoolLiteral: _lower_literal,
+    Name: _lower_builtin, Variable: _lower_variable,
     MapRef: _lower_map_read, Call: _lower_call, Unary: _lower_unary, Binary: _lower_binary, Ternary: _lower_ternary,
     FieldAccess: _lower_field, TupleAccess: _read_located, Index: _read_located, Cast: _lower_cast,
     BlockExpr: _lower_block_value,

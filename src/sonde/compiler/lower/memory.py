@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ...language.ast import Expr
-from ...types import KERNEL, UINT8, USER, Buf, Int, Pointer, Str, Struct, StructField, Type
+from ...types import FLOAT, KERNEL, UINT8, USER, Buf, Int, Pointer, Str, Struct, StructField, Type
 from .. import helpers as h
 from ..ir import MapAddr, Operand, Reg
 from .core import Lower, canonical_width
+from .floats import narrow_double, widen_single
 from .state import Mem
 
 WORD_COPY = 128   # up to here a copy is a run of loads and stores, beyond it a helper call
@@ -82,8 +83,18 @@ def read_memory(lo: Lower, space: str, into: Mem, size: Operand, address: Operan
     return result, f"probe_read{end}"
 
 
+def store_value(lo: Lower, mem: Mem, type: Type, value: Operand) -> None:
+    """Store a scalar's canonical value as ``type``."""
+    lo.b.store(mem.base, mem.off, narrow_double(lo, value) if type == FLOAT else value, type.size)
+
+
 def read_scalar(lo: Lower, mem: Mem, type: Type) -> Operand:
     """The canonical value of a scalar in memory."""
+    value = _read_word(lo, mem, type)
+    return widen_single(lo, value) if type == FLOAT else value
+
+
+def _read_word(lo: Lower, mem: Mem, type: Type) -> Operand:
     _, signed = canonical_width(type)
     if mem.space in ("bpf", "ctx") or mem.btf:
         value = lo.b.load(mem.base, mem.off, type.size, signed, pure=mem.space == "ctx")

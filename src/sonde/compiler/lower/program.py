@@ -13,7 +13,7 @@ from ..dominators import dominator_tree, first_use
 from ..gated_clauses import asks_for_group, has_gate, is_exempt
 from ..ir import BasicBlock, BpfFunction, MapAddr, MapFd, Op, Reg
 from ..plan import Plan
-from . import expressions, groups, locations, statements, writing
+from . import expressions, groups, locations, memory, statements, writing
 from .control import conditions, gate, loops, subprograms
 from .core import Lower
 from .memory import read_scalar
@@ -28,6 +28,7 @@ class ProgramLowering(Lower):
     branch_on = conditions.branch_on
     locate_value = locations.locate_value
     write_value = writing.write_value
+    store_value = memory.store_value
     lower_block = statements.lower_block
 
 

@@ -83,7 +83,7 @@ def _args_into(lo: Lower, mem: Mem, type: Struct) -> None:
         if isinstance(value, Mem):
             memory.copy_bytes(lo, value, mem.at(field.offset), field.type.size)
         elif isinstance(field.type, Scalar):
-            lo.b.store(mem.base, mem.off + field.offset, value, field.type.size)
+            lo.store_value(mem.at(field.offset), field.type, value)
 
 
 def _choose_into(lo: Lower, expr: Ternary, mem: Mem, type: Type, pad: bool) -> None:

@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 DEEPEST = 16   # types within types
 MOST = 1 << 16  # maps, sites, probes, fields ...
 
+_OF_INTEGERS = ("kind", "signed", "bits", "low", "high", "step", "agg")
+
+
 class _ShapeTypes(TypeCodec):
     """A type that is not described, among others because it is too deep within others, is none."""
 
     rows = rows_of(VALUE_TYPES) | {
+        "Aggregate": CodecRow(t.Aggregate, _OF_INTEGERS),  # as older agents and coordinators know it
+        "FloatAggregate": CodecRow(t.Aggregate, (*_OF_INTEGERS, "units"), {"floating": True}),
         "Enum": CodecRow(t.Enum, ("name", "bits", "signed")), "Address": CodecRow(t.Address, (), {"to": t.VOID}),
         "Struct": CodecRow(t.Struct, ("name", "fields"))}
     most_words, deepest = MOST_WORDS, DEEPEST + 2
@@ -42,6 +47,11 @@ class _ShapeTypes(TypeCodec):
             return self._pack_struct(record) if isinstance(record, t.Struct) else super().pack_record(record)
         finally:
             self._depth -= 1
+
+    def name_of(self, record: Record) -> str:
+        if isinstance(record, t.Aggregate):
+            return "FloatAggregate" if record.floating else "Aggregate"
+        return super().name_of(record)
 
     def _pack_struct(self, struct: t.Struct) -> Json:
         fields = {name: struct.field(name) for name in struct.field_names()}

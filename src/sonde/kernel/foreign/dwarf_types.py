@@ -6,7 +6,7 @@ chapters 5 (types) and 7.5.
 
 from __future__ import annotations
 
-from ...types import UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, StructField, Type
+from ...types import UINT8, UINT64, USER, VOID, Array, Enum, Float, Int, Pointer, Real, Str, StructField, Type
 from .dwarf_operations import OP_PLUS_UCONST
 from .types_by_wire import UserStruct
 
@@ -21,7 +21,8 @@ _QUALIFIERS = {"DW_TAG_const_type": "const", "DW_TAG_volatile_type": "volatile",
                "DW_TAG_atomic_type": "_Atomic"}
 _POINTERS = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&", "DW_TAG_rvalue_reference_type": "&&"}
 _SCOPES = ("DW_TAG_namespace", *_STRUCTS)
-_FLOATS = (0x03, 0x04, 0x0F)  # DW_ATE_complex_float, _float, _decimal_float
+_COMPLEX, _FLOAT = 0x03, 0x04  # DW_ATE_complex_float, _float
+_FLOATS = (_COMPLEX, _FLOAT, 0x0F)  # DW_ATE_decimal_float
 _SIGNED = (0x05, 0x06, 0x0D)  # DW_ATE_signed, _signed_char, _signed_fixed; a bool is a number, as in bpftrace
 _MAX_DEPTH = 64  # levels of types within types: only damaged files have more
 _MAX_SIZE = 1 << 40  # bytes
@@ -254,10 +255,20 @@ def _make_bitfield(name: str, kind: Type, bits_at: int, bits: int) -> StructFiel
 
 def _convert_base_type(die: DIE) -> Type:
     size, encoding = attribute_number(die, "byte_size"), attribute_value(die, "encoding")
-    if encoding in _FLOATS or size not in (1, 2, 4, 8):  # shown as bytes: BPF has no floating point
-        return Array(UINT64, size // 8) if size > 8 and size % 8 == 0 and encoding not in _FLOATS else \
-            Array(UINT8, size)
+    if encoding in _FLOATS:
+        return _convert_float(size, encoding)
+    if size not in (1, 2, 4, 8):
+        return Array(UINT64, size // 8) if size > 8 and size % 8 == 0 else Array(UINT8, size)
     return Int(8 * size, encoding in _SIGNED)
+
+
+def _convert_float(size: int, encoding: int) -> Type:
+    """float and double; a complex number is two of them, long double has no value; any other is shown as bytes."""
+    if encoding == _COMPLEX and size in (8, 16):
+        return Array(Float(4 * size), 2)
+    if encoding != _FLOAT or size not in (4, 8, 12, 16):
+        return Array(UINT8, size)
+    return Float(8 * size) if size <= 8 else Real(size, 4 if size == 12 else 16)
 
 
 def _convert_enum(die: DIE) -> Type:

@@ -185,12 +185,12 @@ class ElfFile(ForeignFile):
         self.was_kept = False  # its symbols have been stored, or cannot be
         self._sought = False  # a debug file, in the store and elsewhere
         super().__init__(path, descriptor)
-        (self.type, self.machine, segments, build_id, self._has_symbols, self._has_debug_info,
+        (self.type, self.machine, segments, build_id, self._has_symbols, self.has_debug_info,
          self._debug_link) = self.ask_reader("describe")
         self.build_id = bytes.fromhex(build_id)
         self._loads = [(address, address + size, offset) for kind, _, offset, address, size, _ in segments
                        if kind == PT_LOAD]
-        if not (self._has_symbols and self._has_debug_info):
+        if not (self._has_symbols and self.has_debug_info):
             self._debug = self._find_debug_file()
         if self._debug is None and not self._has_symbols:
             self._debug = self._open_stored(symbol_store.open_debug_file, symbol_store.open_symbols)
@@ -346,7 +346,7 @@ class ElfFile(ForeignFile):
 
     def inlined_copies(self, name: str, own: bool) -> Inlined | None:
         """The inlined copies of a function; see World.inlined_copies."""
-        answer = self.ask_reader("inlined", name, own) if self._has_debug_info or not own else None
+        answer = self.ask_reader("inlined", name, own) if self.has_debug_info or not own else None
         return Inlined(*answer) if answer else None
 
     def ask_reader(self, question: str, *arguments: Json) -> Any:
@@ -354,8 +354,8 @@ class ElfFile(ForeignFile):
         self.open_descriptor()
         if self._gone and question not in ("around", "functions"):
             raise MachineError(f"{self.path} is gone")
-        if QUESTIONS[question].debug and not (self._sought or self._has_debug_info
-                                              or self._debug and self._debug._has_debug_info):
+        if QUESTIONS[question].debug and not (self._sought or self.has_debug_info
+                                              or self._debug and self._debug.has_debug_info):
             self._fetch_debug_file()
         return super().ask_reader(question, *arguments)
 

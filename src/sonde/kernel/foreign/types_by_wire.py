@@ -5,7 +5,7 @@ entry in the debug information, by which they are fetched when needed: types ref
 from __future__ import annotations
 
 from ...type_codec import CodecRow, TypeCodec, need
-from ...types import USER, Array, Bool, Enum, Int, NoneType, Pointer, Str, Struct, StructField, Type
+from ...types import USER, Array, Bool, Enum, Float, Int, NoneType, Pointer, Real, Str, Struct, StructField, Type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class _UserTypes(TypeCodec):
         "array": CodecRow(Array, Array._fields),
         "str": CodecRow(Str, Str._fields),
         "int": CodecRow(Int, Int._fields),
+        "float": CodecRow(Float, Float._fields),
+        "real": CodecRow(Real, Real._fields),
         "bool": CodecRow(Bool, ()),
         "void": CodecRow(NoneType, ()),
     }

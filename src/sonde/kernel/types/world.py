@@ -147,10 +147,11 @@ class UserSide:
 
         return process_symbol(pid, name)
 
-    def user_prototype(self, path: str, offset: int) -> UserPrototype:
+    def user_prototype(self, path: str, offset: int, own: bool = False) -> UserPrototype:
         """Parameters and result of the function that begins at a file offset."""
         try:
-            return _elf_file(path).function_prototype(offset)
+            file = _elf_file(path)
+            return file.function_prototype(offset) if file.has_debug_info or not own else UserPrototype()
         except MachineError as problem:
             return UserPrototype(problem=problem.message)
 

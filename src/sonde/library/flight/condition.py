@@ -6,11 +6,12 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
+from operator import eq, ge, gt, le, lt
 
 from ...errors import UsageError
 from ...runtime.maps.aggregates import Stats
 from ...spec import ScriptSpec
-from ...types import Aggregate, Bool, Int
+from ...types import Aggregate, Bool, Float, Int
 from .settings import parse_duration
 
 TYPE_CHECKING = False
@@ -24,8 +25,7 @@ SHARE = 100      # a slow look is followed by a pause of this many times its own
 
 _FORM = re.compile(r"""\s*(@\w*)(?:\[([^\]]*)\])?\s*(>=|<=|==|>|<)\s*(-?\d+)\s*(?:within\s+(\S+))?\s*""")
 _KEY = re.compile(r"""\s*(?:(-?\d+)|"([^"]*)")\s*(?:,|$)""")
-_TESTS: dict[str, Callable[[int, int], bool]] = {
-    ">": int.__gt__, ">=": int.__ge__, "<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
+_TESTS: dict[str, Callable[[int | float, int], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq}
 
 
 class MapCondition:
@@ -46,7 +46,7 @@ class MapCondition:
         self._window = parse_duration(within, "within") / 1e9 if within else 0.0
         self._key = _parse_key(key) if key is not None else None
         self._check_map(spec)
-        self._seen: deque[tuple[float, dict[ScriptValue, int]]] = deque()
+        self._seen: deque[tuple[float, dict[ScriptValue, int | float]]] = deque()
         self._held = False
         self._next = 0.0
         self._pause = min(LOOK, max(self._window / LOOKS, SHORTEST)) if within else LOOK
@@ -58,7 +58,7 @@ class MapCondition:
                              [f"it has {', '.join(m.name for m in spec.shown_maps)}"] if spec.shown_maps else [])
         value = named.value
         has_number = value.row.number or value.kind == "stats" if isinstance(value, Aggregate) \
-            else isinstance(value, Int | Bool)
+            else isinstance(value, Int | Float | Bool)
         if not has_number:
             raise UsageError(f"--when: {self.map} holds no numbers")
         if self._key is not None and named.key is None:
@@ -79,8 +79,8 @@ class MapCondition:
         self._next = done + max(self._pause, SHARE * (done - begun))
         return self._held and not held
 
-    def _holds(self, now: float, values: dict[ScriptValue, int]) -> bool:
-        before: dict[ScriptValue, int] = {}
+    def _holds(self, now: float, values: dict[ScriptValue, int | float]) -> bool:
+        before: dict[ScriptValue, int | float] = {}
         if self._window:
             seen = self._seen
             seen.append((now, values))
@@ -107,6 +107,6 @@ def _parse_key(text: str) -> ScriptValue:
     return tuple(parts) if len(parts) > 1 else parts[0]
 
 
-def _read_numbers(items: Items) -> dict[ScriptValue, int]:
+def _read_numbers(items: Items) -> dict[ScriptValue, int | float]:
     return {key: value.average if isinstance(value, Stats) else value for key, value in items
-            if isinstance(value, Stats | int)}
+            if isinstance(value, Stats | int | float)}

@@ -50,7 +50,7 @@ class LiveRow(Record):
 
     id: str
     cells: tuple[CellValue, ...]
-    spark: tuple[int | None, ...] = ()
+    spark: tuple[int | float | None, ...] = ()
     buckets: tuple[tuple[str, int | None], ...] = ()
 
 
@@ -104,8 +104,8 @@ class _MapState:
         self.grows = isinstance(spec.value, Aggregate) and spec.value.row.total
         self.by_interval = False  # the script prints or clears it, so its contents come in portions
         self.items: list[Item] = []
-        self.histories: dict[ScriptValue, deque[int | None]] = {}  # by key, as all of these
-        self.before: dict[ScriptValue, int | None] = {}
+        self.histories: dict[ScriptValue, deque[int | float | None]] = {}  # by key, as all of these
+        self.before: dict[ScriptValue, int | float | None] = {}
         self.rates: dict[ScriptValue, float] = {}
         self.seen = 0.0
 
@@ -127,9 +127,10 @@ class _MapState:
         else:
             self._remember_history(weights, 0.0)
 
-    def _gains_since(self, weights: dict[ScriptValue, int | None], passed: float) -> dict[ScriptValue, int | None]:
+    def _gains_since(self, weights: dict[ScriptValue, int | float | None], passed: float
+                     ) -> dict[ScriptValue, int | float | None]:
         """What each key has gained since the last look; a value that became less has started again from 0."""
-        gains: dict[ScriptValue, int | None] = {}
+        gains: dict[ScriptValue, int | float | None] = {}
         for key, value in weights.items():
             before = self.before.get(key)
             if before is None:
@@ -137,7 +138,7 @@ class _MapState:
             gains[key] = None if value is None or before is None else value - before if value >= before else value
         return gains
 
-    def _remember_history(self, values: dict[ScriptValue, int | None], passed: float) -> None:
+    def _remember_history(self, values: dict[ScriptValue, int | float | None], passed: float) -> None:
         """Append ``values`` to the history; they are gains if a time has ``passed``."""
         if len(self.histories.keys() | values.keys()) > self.most:  # those that are gone make room
             self.histories = {key: history for key, history in self.histories.items() if key in values}
@@ -188,7 +189,7 @@ def _after_others(shown: Sequence[tuple[str, int | None]], total: int) -> tuple[
     return (*([(f"... {total - len(shown)} before", None)] if total > len(shown) else []), *shown)
 
 
-def value_weight(value: ScriptValue) -> int | None:
+def value_weight(value: ScriptValue) -> int | float | None:
     """The number by which a value's changes are followed; None if it is none."""
     if isinstance(value, Histogram):
         return value.total
@@ -196,7 +197,7 @@ def value_weight(value: ScriptValue) -> int | None:
         return value.count
     if isinstance(value, Series):
         return None
-    return value if type(value) is int else None
+    return value if type(value) is int or type(value) is float and value - value == 0 else None
 
 
 def clean_cell(value: ScriptValue) -> CellValue:
@@ -213,7 +214,7 @@ def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
 
 def _value_cells(value: ScriptValue, spec: MapSpec, kind: str) -> list[CellValue]:
     if isinstance(value, Histogram):
-        return [value.total, *[_round_quantile(value.quantile(q)) for q in _QUANTILES]]
+        return [value.total, *[_round_quantile(value.quantile(q), value.holds_floats) for q in _QUANTILES]]
     if isinstance(value, Series):
         known = [p.value for p in value if p.value is not None]
         return [known[-1], min(known), max(known)] if known else ["", "", ""]
@@ -221,8 +222,8 @@ def _value_cells(value: ScriptValue, spec: MapSpec, kind: str) -> list[CellValue
     return [terminal_safe(part) if isinstance(part, str) else part for part in row]
 
 
-def _round_quantile(quantile: float | None) -> CellValue:
-    return "" if quantile is None else round(quantile)
+def _round_quantile(quantile: float | None, floats: bool) -> CellValue:
+    return "" if quantile is None else float(f"{quantile:.3g}") if floats else round(quantile)
 
 
 class ToolTable:

@@ -465,13 +465,13 @@ def _table_cell(value: CellValue, width: int) -> Text:
                 no_wrap=True)
 
 
-def draw_sparkline(values: Sequence[int | None], width: int = _SPARK) -> str:
+def draw_sparkline(values: Sequence[int | float | None], width: int = _SPARK) -> str:
     """The last values as blocks of eight heights, from 0 or the least to the greatest; blank where there is none."""
     shown = values[-width:]
     known = [value for value in shown if value is not None]
     low, high = min([*known, 0]), max([*known, 0])
     steps = len(_BLOCKS) - 1
-    return "".join([" " if v is None else _BLOCKS[(v - low) * steps // (high - low) if high > low else 0]
+    return "".join([" " if v is None else _BLOCKS[int((v - low) * steps // (high - low)) if high > low else 0]
                     for v in shown]).rjust(width)
 
 

@@ -208,7 +208,7 @@ def value_rows(value: ScriptValue, columns: int) -> Iterator[list[CellValue]]:
 
 def cell_value(value: ScriptValue) -> CellValue:
     """A value as a cell: numbers as numbers, stacks folded, anything else as its text."""
-    if type(value) is int:
+    if type(value) is int or type(value) is float:
         return value
     if isinstance(value, StackTrace):
         return ";".join(reversed(frame_names(value)))

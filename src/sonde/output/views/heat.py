@@ -107,8 +107,9 @@ class Heat(Record):
 
 def percentiles(symbol: str, buckets: list[Bucket]) -> str:
     """``p50 3 µs, p90 12 µs, p99 1.5 ms`` of buckets of values in a unit; "" if they are empty."""
-    return ", ".join([f"p{100 * q:g} {scale_value(round(value), symbol)}" for q in QUANTILES
-                      if (value := quantile(buckets, q)) is not None])
+    floats = any(isinstance(bucket.high, float) for bucket in buckets)
+    return ", ".join([f"p{100 * q:g} {f'{value:.3g}' if floats else scale_value(round(value), symbol)}"
+                      for q in QUANTILES if (value := quantile(buckets, q)) is not None])
 
 
 def is_histogram(named: MapSpec) -> bool:
@@ -296,6 +297,9 @@ def bucket_bound(value: int) -> str:
 
 def bucket_range(row: Bucket) -> str:
     """A row's range of values."""
+    if isinstance(row.low, float) or isinstance(row.high, float) or row.low is row.high is None:
+        from ...runtime.maps.float_aggregates import format_range
+        return format_range(row.low, row.high)
     if row.low is None:
         return f"(..., {bucket_bound(row.high or 0)})"
     if row.high is None:

@@ -232,6 +232,8 @@ def _as_int(value: ScriptValue) -> int | None:
 
 def _as_count(value: ScriptValue) -> int | float | None:
     """A counter's value; those of 2**63 and more as floating point, for readers that have 64 bits with a sign."""
+    if isinstance(value, float):
+        return float(value) if value - value == 0 else None
     whole = _as_int(value)
     return whole if whole is None or whole < 1 << 63 else float(whole)
 

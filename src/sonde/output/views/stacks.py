@@ -41,13 +41,15 @@ Folded = dict[tuple[str, ...], int]  # frames, outermost first -> weight
 def shows_stacks(named: MapSpec) -> bool:
     """A map keyed by stacks, whose values can be added up."""
     value = named.value
-    additive = value.row.total if isinstance(value, Aggregate) else isinstance(value, Int)
+    additive = isinstance(value, Int) if not isinstance(value, Aggregate) else \
+        value.row.total and not (value.floating and value.row.sums)  # samples are whole
     return additive and any(has_stack(t) for t in key_types(named))
 
 
 def value_weight(value: ScriptValue) -> int:
     """How much a value of a map counts: a number itself, the total of stats(), the number of values of a hist()."""
-    return value.total if isinstance(value, Stats | Drawing) else value if isinstance(value, int) else 0
+    weight = value.total if isinstance(value, Stats | Drawing) else value
+    return weight if isinstance(weight, int) else 0
 
 
 def weight_symbol(named: MapSpec) -> str:

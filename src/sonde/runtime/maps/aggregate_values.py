@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .series import Series
 
-AggregateValue: TypeAlias = "int | Stats | Histogram | Series"
+AggregateValue: TypeAlias = "int | float | Stats | Histogram | Series"
 
 
 def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None = None) -> AggregateValue:
@@ -23,6 +23,9 @@ def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None =
     """
     signed = type.signed if signed is None else signed
     kind = type.kind
+    if type.floating:
+        from .float_aggregates import float_aggregate
+        return float_aggregate(type, words)
     if kind == "hist":
         return Histogram(words, type.bits)
     if kind == "tseries":

@@ -18,19 +18,20 @@ BAR = 52  # characters of the longest bar
 
 
 class Bucket(Value):
-    """Values from ``low`` (None: from the beginning) up to, not including, ``high`` (None: without end)."""
+    """Values from ``low`` (None: from the beginning) up to, not including, ``high`` (None: without end); with neither,
+    NaNs. The bounds are integers where the values are."""
 
-    low: int | None
-    high: int | None
+    low: int | float | None
+    high: int | float | None
     count: int
 
 
 class Stats(Value):
-    """What stats() collected."""
+    """What stats() collected: integers, or of floating-point numbers a float for average and total."""
 
     count: int
-    average: int
-    total: int
+    average: int | float
+    total: int | float
 
     def __str__(self) -> str:
         return f"{{ .count = {self.count}, .average = {self.average}, .total = {self.total} }}"
@@ -63,6 +64,7 @@ class Histogram(Drawing):
 
     kind = "hist"
     divides = True  # its counts, by print()'s divisor
+    holds_floats = False  # it counts floating-point numbers
 
     def __init__(self, counts: Sequence[int], bits: int = 0) -> None:
         self.counts = list(counts)
@@ -85,11 +87,11 @@ class Histogram(Drawing):
     def __iter__(self) -> Iterator[Bucket]:
         return iter(self.buckets)
 
-    def _used_range(self) -> range:
+    def _used_range(self) -> Sequence[int]:
         filled = [i for i, count in enumerate(self.counts) if count]
         return range(filled[0], filled[-1] + 1) if filled else range(0)
 
-    def _bucket_bounds(self, index: int) -> tuple[int | None, int | None]:
+    def _bucket_bounds(self, index: int) -> tuple[int | float | None, int | float | None]:
         if index == 0:
             return None, 0
         return self._bucket_low(index - 1), self._bucket_low(index)
@@ -122,8 +124,13 @@ class Histogram(Drawing):
         """The rows, each with its line end; counts divided by ``div`` as print() can ask for."""
         div = div if self.divides else 1
         shown = [(self._format_label(i), self.counts[i] // div) for i in self._used_range()]
-        most = max([count for _, count in shown], default=0)
-        return "".join([f"{label:<16}{count:>8} |{'@' * _bar_length(count, most):<{BAR}}|\n" for label, count in shown])
+        most, wide = max([count for _, count in shown], default=0), self._label_width([label for label, _ in shown])
+        return "".join([f"{label:<{wide}}{count:>8} |{'@' * _bar_length(count, most):<{BAR}}|\n"
+                        for label, count in shown])
+
+    def _label_width(self, labels: Sequence[str]) -> int:
+        """The characters that a row begins with, as in bpftrace."""
+        return 16
 
     def __str__(self) -> str:
         return self.draw()
@@ -146,7 +153,7 @@ class LinearHistogram(Histogram):
         super().__init__(counts)
         self.low, self.high, self.step = low, high, step
 
-    def _bucket_bounds(self, index: int) -> tuple[int | None, int | None]:
+    def _bucket_bounds(self, index: int) -> tuple[int | float | None, int | float | None]:
         if index == 0:
             return None, self.low
         if index == len(self.counts) - 1:
@@ -161,7 +168,8 @@ class LinearHistogram(Histogram):
                 else f"[{self._format_limit(self.high)}, ...)"
         return f"[{self._format_limit(low)}" + (f", {self._format_limit(high)})" if self.step > 1 else "]")
 
-    def _format_limit(self, number: int) -> str:
+    def _format_limit(self, bound: float) -> str:
+        number = int(bound)
         if self.step % 1024 or not number or number % 1024:
             return str(number)
         return f"{number >> 20}M" if number % (1 << 20) == 0 else f"{number >> 10}K"

@@ -24,6 +24,7 @@ from .values import (
     NamedNumber,
     PointerValue,
     ScriptValue,
+    SingleFloat,
     StackTrace,
     StructValue,
     UserAddress,
@@ -78,6 +79,13 @@ def _scalar_decoder(code: str) -> Callable[[bytes, int], int]:
 
 def _int_decoder(type: t.Int, _: DecodingContext) -> Decode:
     return _scalar_decoder(INT_CODES[type.size, type.signed])
+
+
+def _float_decoder(type: t.Float, _: DecodingContext) -> Decode:
+    if type.bits == 64:
+        return _scalar_decoder("d")
+    get = _scalar_decoder("f")
+    return lambda buffer, offset: SingleFloat(get(buffer, offset))
 
 
 def _bool_decoder(_type: t.Bool, _: DecodingContext) -> Decode:
@@ -302,7 +310,7 @@ def _bitfield_decoder(field: t.StructField) -> Decode:
 
 _MAKERS: dict[type, Callable[[Any, DecodingContext], Decode]] = {
     t.Int: _int_decoder, t.Bool: _bool_decoder, t.Pointer: _pointer_decoder, t.Address: _address_decoder,
-    t.Enum: _enum_decoder,
+    t.Float: _float_decoder, t.Enum: _enum_decoder,
     t.NoneType: _none_decoder, t.Real: _none_decoder, t.Str: _str_decoder, t.Buf: _buf_decoder,
     t.Inet: _inet_decoder, t.MacAddr: _mac_decoder, t.Timestamp: _timestamp_decoder, t.Symbol: _symbol_decoder,
     t.USym: _usym_decoder, Stack: _stack_decoder,

@@ -86,7 +86,7 @@ class MapDecoder:
             return self._value(raw, 0)
         assert self._aggregate is not None
         value = aggregate_value(self._aggregate, raw)
-        if self._aggregate.kind == "tseries" and not isinstance(value, int | Stats | Histogram):
+        if self._aggregate.kind == "tseries" and not isinstance(value, int | float | Stats | Histogram):
             value.wall = round(self._context.wall_clock(0, "tai") / 1e9) * 1_000_000_000  # UTC - TAI: whole seconds
         return value
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..maps.aggregates import Drawing, Stats
 
 # What keys, values and arguments are once they are decoded: also of subclasses, as they stand below.
-ScriptValue: TypeAlias = ("int | str | bytes | tuple[ScriptValue, ...] | StructValue | InetAddress | NamedNumber"
-                          " | UserAddress | StackTrace | Stats | Drawing | None")
+ScriptValue: TypeAlias = ("int | float | str | bytes | tuple[ScriptValue, ...] | StructValue | InetAddress"
+                          " | NamedNumber | UserAddress | StackTrace | Stats | Drawing | None")
 Item: TypeAlias = "tuple[ScriptValue, ScriptValue]"  # of a map; the key of one without keys is None
 Escape: TypeAlias = "Callable[[str], str]"  # what makes a traced program's text harmless
 Items: TypeAlias = "Sequence[Item]"
@@ -83,6 +83,25 @@ class DecodingContext(Clock, Protocol):
 def format_bare_address(address: int) -> str:
     """What ksym() and usym() show of an address that has no name."""
     return hex(address) if address else "0"
+
+
+class SingleFloat(float):
+    """C's float; prints with the fewest digits that tell it from others of its kind."""
+
+    def __str__(self) -> str:
+        return shortest_single(self)
+
+
+def shortest_single(value: float) -> str:
+    """The text of a float, as Python writes a double."""
+    from struct import pack
+    if value - value == 0:  # neither an infinity nor a NaN
+        bits = pack("f", value)
+        for digits in range(1, 9):
+            short = float(f"{value:.{digits}g}")
+            if abs(short) < 3.4028236e38 and pack("f", short) == bits:
+                return repr(short)
+    return float.__repr__(value)
 
 
 class PointerValue(int):

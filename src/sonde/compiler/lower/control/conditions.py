@@ -13,6 +13,7 @@ from ..groups import branch_on_group
 from ..maps import access
 from ..strings import copies
 from ..strings.words import branch_on_bytes
+from .float_conditions import branch_on_floats
 from .ordering import value_before
 
 TYPE_CHECKING = False
@@ -77,6 +78,9 @@ def branch_on_comparison(lo: Lower, expr: Binary, yes: BasicBlock, no: BasicBloc
     left, right = expr.left, expr.right
     if expr.compare == "group":
         _branch_on_group(lo, expr, yes, no)
+        return
+    if expr.compare == "float":
+        branch_on_floats(lo, expr, yes, no)
         return
     if is_scalar(left.type) and is_scalar(right.type):
         if _is_probe_name(left) or _is_probe_name(right):

@@ -10,9 +10,11 @@ from ...ir import MapAddr, MapFd, Operand, Reg
 from ..arithmetic import lower_division
 from ..control.ordering import value_before
 from ..core import Lower
+from ..logarithm import compute_log2
 from ..state import Mem
-from . import access, series
+from . import access, float_aggregates, series
 from .keys import use_key
+from .word_updates import add_to_word, count_bucket, linear_bucket, update_extreme
 
 
 def update_aggregate(lo: Lower, ref: MapRef, call: Call) -> None:
@@ -26,60 +28,23 @@ def update_aggregate(lo: Lower, ref: MapRef, call: Call) -> None:
     value = value_before(lo, call.args[0], ref.key) if call.args else 1
     plain = lo.context.exclusive and info.writers <= 1
     where, done = access.own_words(lo, ref)
-    _UPDATES[aggregate.kind](lo, Mem(where), aggregate, value, plain)
+    if aggregate.floating:
+        float_aggregates.update_floats(lo, Mem(where), aggregate, value, plain)
+    else:
+        _UPDATES[aggregate.kind](lo, Mem(where), aggregate, value, plain)
     marker = lo.unit.maps[ref.name].marker
     if marker:
         lo.b.store(where, marker, 1)
     lo.b.start(done)
 
 
-def _add_to_word(lo: Lower, mem: Mem, value: Operand, plain: bool) -> None:
-    """Add to a word. A plain add is enough where nothing can come between its load and its store."""
-    if plain:
-        lo.b.store(mem.base, mem.off, lo.b.alu("add", lo.b.load(mem.base, mem.off), value))
-    else:
-        lo.b.atomic_add(mem.base, mem.off, value)
-
-
 def _update_total(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
-    _add_to_word(lo, mem, value, plain)
+    add_to_word(lo, mem, value, plain)
 
 
 def _update_pair(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
-    _add_to_word(lo, mem, 1, plain)
-    _add_to_word(lo, mem.at(8), value, plain)
-
-
-def _update_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
-    better = {"min": "jslt" if aggregate.signed else "jlt", "max": "jsgt" if aggregate.signed else "jgt"}
-    compare, take, on = lo.b.block("compare"), lo.b.block("take"), lo.b.block("on")
-    lo.b.branch("jeq", lo.b.load(mem.base, mem.off + 8), 0, take, compare)
-    lo.b.start(compare)
-    lo.b.branch(better[aggregate.kind], value, lo.b.load(mem.base, mem.off), take, on)
-    lo.b.start(take)
-    lo.b.store(mem.base, mem.off, value)
-    lo.b.store(mem.base, mem.off + 8, 1)
-    lo.b.start(on)
-
-
-def compute_log2(lo: Lower, value: Operand) -> Reg:
-    """floor(log2(value)) of a value > 0: find the highest byte that is not zero (a chain of comparisons that the
-    CPU predicts well, as latencies and sizes are of one magnitude), then a table of 256 bytes."""
-    result = lo.b.function.reg("log2")
-    byte = lo.b.function.reg("byte")
-    lo.b.set(byte, value)
-    lo.b.set(result, 0)
-    have = lo.b.block("byte")
-    for shift in range(8, 64, 8):
-        more = lo.b.block("more")
-        lo.b.branch("jle", byte, 0xFF, have, more)
-        lo.b.start(more)
-        lo.b.set(byte, lo.b.alu("rsh", value, shift))
-        lo.b.set(result, shift)
-    lo.b.start(have)
-    table = lo.b.address(MapAddr(lo.unit.log2_table()))
-    index = lo.b.alu("and", byte, 0xFF)
-    return lo.b.alu("add", lo.b.load(lo.b.alu("add", table, index), 0, 1), result)
+    add_to_word(lo, mem, 1, plain)
+    add_to_word(lo, mem.at(8), value, plain)
 
 
 def _update_hist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
@@ -105,31 +70,15 @@ def _update_hist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plai
         part = lo.b.alu("rsh", value, lo.b.alu("sub", exponent, bits))
         lo.b.set(bucket, lo.b.alu("add", lo.b.alu("add", steps, part), 1 - (1 << bits)))
     lo.b.start(have)
-    _count_bucket(lo, mem, bucket, aggregate.words, plain)
-
-
-def _count_bucket(lo: Lower, mem: Mem, bucket: Operand, words: int, plain: bool) -> None:
-    inside, on = lo.b.block("inside"), lo.b.block("on")
-    lo.b.branch("jlt", bucket, words, inside, on)  # always; the verifier wants it said
-    lo.b.start(inside)
-    at = lo.b.alu("add", mem.base, lo.b.alu("lsh", bucket, 3))
-    _add_to_word(lo, Mem(at, mem.off), 1, plain)
-    lo.b.start(on)
+    count_bucket(lo, mem, bucket, aggregate.words, plain)
 
 
 def _update_lhist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
-    bucket = lo.b.function.reg("bucket")
-    lo.b.set(bucket, 0)
-    above, middle, have = lo.b.block("above"), lo.b.block("middle"), lo.b.block("have")
-    lo.b.branch("jslt", value, aggregate.low, have, above)
-    lo.b.start(above)
-    lo.b.set(bucket, aggregate.words - 1)
-    lo.b.branch("jsge", value, aggregate.high, have, middle)
-    lo.b.start(middle)
-    offset = lo.b.alu("sub", value, aggregate.low)
-    lo.b.set(bucket, lo.b.alu("add", lo.b.alu("div", offset, aggregate.step), 1))
-    lo.b.start(have)
-    _count_bucket(lo, mem, bucket, aggregate.words, plain)
+    count_bucket(lo, mem, linear_bucket(lo, value, aggregate, aggregate.words - 1), aggregate.words, plain)
+
+
+def _update_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
+    update_extreme(lo, mem, aggregate, value)
 
 
 _UPDATES = {

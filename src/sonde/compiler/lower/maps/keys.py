@@ -16,6 +16,7 @@ from .. import memory
 from ..control.ordering import evaluate_once, must_run_first
 from ..conversion import convert_tuple, convert_value
 from ..core import Lower
+from ..floats import has_float, unify_floats
 from ..state import Mem
 
 TYPE_CHECKING = False
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
 def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
     """The key's bytes as ``type``, used in place if the value already lies in memory with that layout."""
     source = lo.locate_value(key) if key.type == type and not isinstance(type, Scalar) else None
-    if source is not None and source.space == "bpf":
+    floats = has_float(type)
+    if source is not None and source.space == "bpf" and not floats:
         return source
     mem = lo.temp(type.size, "key")
     if source is None:
         lo.write_value(key, mem, type)
     else:
         convert_value(lo, source, type, mem, type, True)
+    if floats:
+        unify_floats(lo, mem, type)
     return mem
 
 
