@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -135,6 +136,53 @@ def test_parameters(pair: Pair) -> None:
     with Tracer("-e", script, "ip or arp") as tracer:
         send_frames(pair, frames)
     assert tracer.lines == [f"@: {sum(verdict('ip or arp', frame) for frame in frames)}"]
+
+
+def names_of(pair: Pair) -> list[dict[str, object]]:
+    """Each step of three datagrams from one end of the pair to the other, both of which are known."""
+    return [{"step": step, "device": end.device, "namespace": os.stat(f"/run/netns/{end.name}").st_ino}
+            for _ in range(3) for step, end in (("down", pair.a), ("up", pair.b))]
+
+
+STEPS = """rawtracepoint:net_dev_queue /pcap("udp dst port {port} and dst host {host}", args.skb)/ {{
+  print((step="down", device=ifname(args.skb), namespace=net_ns(args.skb), id=skb_id(args.skb)));
+  @[net_ns(args.skb), ifname(args.skb)] = count(); }}
+rawtracepoint:netif_receive_skb /pcap("udp dst port {port} and dst host {host}", args.skb)/ {{
+  print((step="up", device=ifname(args.skb), namespace=net_ns(args.skb), id=skb_id(args.skb))); }}"""
+
+
+@pytest.fixture(scope="module")
+def steps(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What live runs and the replay of a recording print, by format."""
+    port, file = 45900 + os.getpid() % 100, str(tmp_path_factory.mktemp("steps") / "x.sonde")
+    script = STEPS.format(port=port, host=pair.b.v4)
+    with pair.a.socket(kind=socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"x", (pair.b.v4, 9))
+        time.sleep(0.1)
+        with Tracer("-e", script) as text, Tracer("-f", "json", "-e", script) as json_lines, \
+                Tracer("-f", "csv", "-e", script) as csv, Tracer("record", "-o", file, "-e", script):
+            for _ in range(3):
+                sock.sendto(b"x", (pair.b.v4, port))
+    return {"text": text.stdout, "json": json_lines.stdout, "csv": csv.stdout,
+            "replayed": run_sonde("replay", "-f", "json", file).stdout}
+
+
+@pytest.mark.parametrize("format", ["json", "replayed"])
+def test_device_namespace_and_identity(pair: Pair, steps: dict[str, str], format: str) -> None:
+    messages = [json.loads(line) for line in steps[format].splitlines() if line]
+    values = [each["data"] for each in messages if each["type"] == "value"]
+    assert [{name: value for name, value in each.items() if name != "id"} for each in values] == names_of(pair)
+    ids = [int(each["id"]) for each in values]
+    assert ids[::2] == ids[1::2] and min(ids) >> 63  # veth hands the packet itself over
+    [counted] = [each["data"] for each in messages if each["type"] == "map"]
+    namespace = os.stat(f"/run/netns/{pair.a.name}").st_ino
+    assert counted == {"@": {f"{namespace},{pair.a.device}": 3}}
+
+
+def test_device_and_namespace_as_text(pair: Pair, steps: dict[str, str]) -> None:
+    namespace = os.stat(f"/run/netns/{pair.b.name}").st_ino
+    assert steps["text"].count(f".device = {pair.b.device}, .namespace = {namespace},") == 3, steps["text"]
+    assert steps["csv"].count(pair.b.device) == 3 and str(namespace) in steps["csv"], steps["csv"]
 
 
 # A tool, what it prints of a datagram that its filter takes, and of one that it does not.

@@ -74,4 +74,10 @@ def _branch_on_pcap(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> N
 ROWS = (
     Function("pcap", ("filter:literal", "packet:ptr"), BOOL, "Whether a packet passes a filter of tcpdump's.",
              'pcap("tcp port 443", $skb)', check_pcap, condition=_branch_on_pcap),
+    Function("ifname", ("skb:ptr",), None, 'The network device that has a packet: "eth0".', "ifname($skb)",
+             library="packets"),
+    Function("net_ns", ("skb:ptr",), None, "The inode number of a packet's network namespace, as lsns shows it.",
+             "net_ns($skb)", library="packets"),
+    Function("skb_id", ("skb:ptr",), None, "A number that a packet and its clones have in common.", "skb_id($skb)",
+             library="packets"),
 )
