@@ -184,13 +184,15 @@ def test_they_are_not_listed(tmp_path: Path) -> None:
 
 def test_which_way_is_said(tmp_path: Path) -> None:
     program = build_cpp(tmp_path)
-    said = run_sonde("-v", "--dry-run", "-e", f"uretprobe:{program}:work {{ }}")
-    assert re.search(rf"^uretprobe:{program}:work: at \d return instructions?, which touches no", said.stderr, re.M)
     plain = compile_c(C, tmp_path, "plain")
-    said = run_sonde("-v", "--dry-run", "-e", f"uretprobe:{plain}:work {{ }}")
-    assert f"uretprobe:{plain}:work: kprobe" in said.stderr
-    said = run_sonde("-v", "--dry-run", "--returns", "instructions", "-e", f"uretprobe:{plain}:work {{ }}")
-    assert f"uretprobe:{plain}:work: at 1 return instruction, which" in said.stderr
+
+    def said(path: Path, *options: str) -> str:
+        script = f"uretprobe:{path}:work {{ @ = count(); }} interval:ms:1 {{ exit(); }}"
+        return run_sonde("-v", *options, "-e", script).stderr
+
+    assert re.search(rf"^uretprobe:{program}:work: at \d return instructions?, which touches no", said(program), re.M)
+    assert f"uretprobe:{plain}:work: kprobe" in said(plain)
+    assert f"uretprobe:{plain}:work: at 1 return instruction, which" in said(plain, "--returns", "instructions")
     wrong = run_sonde("--returns", "stack", "-e", "begin { }")
     assert wrong.returncode == 1 and "--returns takes instructions or kernel" in wrong.stderr
 
