@@ -309,6 +309,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "indirect-function": ("The function is an indirect one (IFUNC), whose code is chosen when its file is loaded, and that "
                           "code is not known, or is where there can be no probe.", ""),
     "shared-code": ("Another function has the same code, so that the probe sees its calls too.", ""),
+    "goroutine-thread": ("A script, or a tool, matches the calls and returns of a Go function by tid. A goroutine may change "
+                         "its thread in between: match by goid.", ""),
     "tail-call": ("A function ends with a jump to another one, which returns in its place, and its returns are probed at its "
                   "instructions: the jump counts as its return.", ""),
     "inside-function": ("A return probe is inside a function: the return address is on the stack only where a function begins.", ""),

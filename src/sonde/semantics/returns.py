@@ -49,6 +49,7 @@ def choose_ways(finder: ProbeFinder, point: AttachPoint, attach: list[Attach]) -
     returns = [item for item in attach if item.kind == "uretprobe"]
     if not returns or finder.options.compile_only:
         return attach
+    _warn_of_threads(finder, point, returns)
     hazards = {item.name: finder.world.return_hazard(item.target, item.offset) for item in returns}
     by_instructions = finder.options.returns == "instructions"
     problems = _set_exits(finder, point, [item for item in returns if by_instructions or hazards[item.name]]) \
@@ -79,6 +80,16 @@ def _set_exits(finder: ProbeFinder, point: AttachPoint, returns: list[Attach]) -
                 tail_calls += [item.name] if function.jumps else []
     _warn_of_tail_calls(finder, point, tail_calls)
     return problems
+
+
+def _warn_of_threads(finder: ProbeFinder, point: AttachPoint, returns: list[Attach]) -> None:
+    """Warn where a clause recognizes a call of a Go function by its thread."""
+    item = next((item for item in returns if detail_of(item, UserDetail).go), None)
+    if item is not None and "tid" in finder.use.names and finder.options.warnings:
+        finder.diagnostics.warning(
+            "goroutine-thread", f"{item.name}: a goroutine may return on another thread than the one on which it was "
+            "called, so that calls that are matched by thread get mixed up", point.span,
+            ["goid is the goroutine's number: match by it instead of tid"])
 
 
 def _warn_of_tail_calls(finder: ProbeFinder, point: AttachPoint, names: list[str]) -> None:

@@ -277,3 +277,19 @@ def test_tail_calls() -> None:
     refused = [code for code, _ in findings("uretprobe:go:work { @ = sum(retval); }", JumpingWorld())]
     assert refused == ["harmful-return"]
     assert [code for code, _ in findings("uretprobe:prog:work { @ = sum(retval); }", JumpingWorld())] == []
+
+
+class GoWorld(ReadableWorld):
+    """One in which ``go`` is built by Go 1.19."""
+
+    def go_version(self, path: str) -> str:
+        return "go1.19" if path == "/bin/go" else ""
+
+
+@pytest.mark.parametrize(("text", "warned"), [
+    ("uretprobe:go:work { @[tid] = count(); }", True), ("uretprobe:go:work /@[tid]/ { }", True),
+    ("uretprobe:go:work { @ = count(); }", False), ("uretprobe:prog:work { @[tid] = count(); }", False),
+    ("uprobe:go:work { @[tid] = count(); }", False),
+])
+def test_goroutines_change_threads(text: str, warned: bool) -> None:
+    assert [code for code, _ in findings(text, GoWorld())] == ["goroutine-thread"] * warned
