@@ -32,7 +32,8 @@ EXAMPLES = {  # where the documentation's own example needs more around it
     "static_assert": "static_assert(sizeof(uint32) == 4)", "kfunc_exist": 'kfunc_exist("bpf_rdonly_cast")',
     "strftime": 'strftime("%H", nsecs)', "abspath": "abspath($text, 2)",
 }
-ELSEWHERE = {"fail", "path", "config"}  # refuses to compile; needs a probe kind that is not built; is no value
+# Refuses to compile; needs a probe kind that is not built; is no value; needs a Go program (tests/live/test_go.py).
+ELSEWHERE = {"fail", "path", "config", "goid"}
 
 
 def accepted(statement: str) -> bool:

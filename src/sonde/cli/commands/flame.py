@@ -10,6 +10,8 @@ from ...errors import UsageError
 from ..script_names import read_script
 
 if TYPE_CHECKING:
+    from ...runtime.traced_command import Process
+    from ...source import Source
     from ..options import Parsed
 
 PAGE = """\
@@ -25,13 +27,15 @@ USAGE
 
 OPTIONS
   --on-cpu          where the CPUs are, 99 times a second (the default)
-  --off-cpu         where threads were when they left the CPU, and for how many nanoseconds
+  --off-cpu         where threads were when they left the CPU, and for how many nanoseconds; of a Go program (-p or -c)
+                    where goroutines waited, for what, and how long
   --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
   --chain           the same, and over that what had woken the waker, and so on: four wakers at most
   --no-python       without the frames of Python functions: those of the interpreter itself instead
   --diff BEFORE     draw AFTER, coloured by what has changed since BEFORE; two files of folded stacks
 
 COLUMNS
+  @[COMM, REASON, USTACK]            nanoseconds that goroutines waited
   @[COMM, USTACK, KSTACK, PYSTACK]   samples of each stack, or nanoseconds off the CPU; with --off-wake and --chain
                                      then KSTACK, USTACK, COMM of each waker
 
@@ -41,7 +45,8 @@ EXAMPLE
   busy;_start;__libc_start_main_impl;__libc_start_call_main;main;hot_function 174
 
 NEEDS
-  --on-cpu: perf events; --off-cpu, --off-wake, --chain: tracepoints sched:sched_switch and sched:sched_waking
+  --on-cpu: perf events; --off-cpu, --off-wake, --chain: tracepoints sched:sched_switch and sched:sched_waking, but
+  uprobes for goroutines
 
 NOTES
   User stacks are found by the unwind tables of the files (Linux 6.1); elsewhere, and in code made at run time,
@@ -50,6 +55,10 @@ NOTES
   CPUs (pid 0) are left out. So is, on the CPU, the time within BPF programs of tracepoints and kprobes, whoever loaded
   them: the kernel takes no sample with another program then, and does not count what it left out. sonde overhead shows
   that time.
+
+  A goroutine waits from runtime.gopark() until it runs again, or the tracing ends. What it waits for is over the name
+  of the thread ("waiting" in versions of Go other than 1.19 and 1.27). Goroutines that wait already when the tracing
+  begins are seen from their next wait on; blocking system calls are not waits of this kind.
 
   Python functions (CPython 3.11 to 3.14, x86_64, Linux 5.17) take the place of the interpreter's frames.
   Of what they call in C all is shown where it can be unwound, else the innermost function.
@@ -84,18 +93,40 @@ def main(parsed: Parsed) -> int:
         raise UsageError("-C is for time on the CPU: a thread goes on where another, of any container, leaves off",
                          ["--by container shows whose the stacks are"])
     process = requests.process_of(parsed)
-    options.pop("pid", None)  # the scripts filter by themselves: switches to a process happen in another
-    named["pid"] = str(process.pid if process else 0)
+    goroutines = _source_of_goroutines(process) if script == "off-cpu.bt" and process is not None else None
+    if goroutines is not None:
+        title, named["minor"] = "Goroutines waiting", str(goroutines[1])
+    else:
+        options.pop("pid", None)  # the scripts filter by themselves: switches to a process happen in another
+        named["pid"] = str(process.pid if process else 0)
     options.setdefault("format", "flamegraph")
     parsed.seconds = requests.seconds_of(parsed.words[1:])
     options["title"] = title + (f" of {process.name} ({process.pid})" if process else "")
-    named.update(dict.fromkeys(_readable_stacks(native=bool(named.pop("no-python", ""))), "true"))
-    source = read_script(os.path.join(tools.FOLDER, "flame", script))
+    stacks = _readable_stacks(native=bool(named.pop("no-python", "")))
+    named.update(dict.fromkeys(stacks if goroutines is None else (), "true"))
+    source = goroutines[0] if goroutines is not None else read_script(os.path.join(tools.FOLDER, "flame", script))
     trace = requests.new_trace(source, requests.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
     status = script_run.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):
         requests.print_to_stderr(f"Wrote {options['output']}")
     return status
+
+
+def _source_of_goroutines(process: Process) -> tuple[Source, int] | None:
+    """The script for a process that runs a Go program, and that Go's minor version; None for any other."""
+    from ... import tools
+    from ...arch.go_versions import minor_version
+    from ...compiling import live_world
+    from ...runtime.traced_command import Child
+    from ...source import Source
+    world = live_world()
+    names = world.find_binaries(process.command[0]) if isinstance(process, Child) else world.find_binaries(
+        "", process.pid)
+    version = world.go_version(names[0]) if names and '"' not in names[0] and "*" not in names[0] else ""
+    if not version:
+        return None
+    source = read_script(os.path.join(tools.FOLDER, "flame", "go-off-cpu.bt"))
+    return Source(source.name, source.text.replace("PROGRAM", f'"{names[0]}"')), minor_version(version)
 
 
 def _readable_stacks(native: bool) -> list[str]:
