@@ -113,7 +113,7 @@ def test_a_header_that_is_not_there_yet(pair: Pair) -> None:
 @pytest.mark.parametrize("expression, says", [
     ("tcp port", "can't parse filter expression: syntax error"), ("port nosuchservice", "nosuchservice"),
     ("tcp and udp", "expression rejects all packets"), ("inbound", "in which direction"),
-    ("ip host 1.2.3.4.5", "1.2.3.4.5")])
+    ("ip host 1.2.3.4.5", "1.2.3.4.5"), (r"tcp\0 or udp", "NUL")])
 def test_errors_stand_at_the_expression(expression: str, says: str) -> None:
     script = f'rawtracepoint:net_dev_queue /pcap("{expression}", args.skb)/ {{ @ = count(); }}'
     done = run_sonde("-e", script)

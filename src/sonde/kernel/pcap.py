@@ -65,6 +65,8 @@ def compile_filter(expression: str, link: str) -> ClassicFilter | None:
         return None
     if len(expression) > LONGEST:
         return ClassicFilter([], f"the filter has more than {LONGEST} characters")
+    if "\0" in expression:
+        return ClassicFilter([], "the filter has a NUL, at which it would end")
     handle = library.pcap_open_dead(LINKS[link], _LARGEST_PACKET)
     if not handle:
         return ClassicFilter([], "libpcap has no memory")
