@@ -101,6 +101,9 @@ def test_execsnoop_of_32_bit_programs(compat_target: str) -> None:
     ("tcpbind", "361.0 102.2", "362.0"), ("udpconnect", "362.0 102.3", "361.0"), ("solisten", "363.0 102.4", "361.0"),
     ("sofamily", "362.0 364.0 102.3 102.5 102.18", "361.0"), ("soprotocol", "362.0 364.0 102.3", "361.0"),
     ("soconnlat", "362.0 102.3", "364.0"), ("so1stbyte", "362.0 102.3", "364.0"), ("solife", "362.0 364.0", "361.0"),
+    ("udplife", "359.0 102.1", "360.0"), ("udporder --port 9", "369.0 371.0 372.0 102.11 102.12 102.17", "370.0 102.9"),
+    ("tcptop --splice", "313.0", "314.0"), ("socketio --splice", "313.0", "314.0"),
+    ("socksize --splice", "313.0", "314.0"), ("execsnoop -x", "11.0 358.99", "5.0"),
     ("sockstat", "359.0 360.0 361.0 362.0 363.0 364.0 102.1 102.2 102.3 102.4 102.5 102.8 102.18", "102.9 372.0"),
 ])
 def test_tools_count_the_calls_of_32_bit_programs(tool: str, calls: str, others: str, tmp_path: Path) -> None:
