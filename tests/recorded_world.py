@@ -96,6 +96,10 @@ class RecordedWorld(KernelTypes):
         """Recorded functions."""
         return [UserFunction(*row) for row in self._data["binaries"].get(path, {}).get("functions", ())]
 
+    def user_bits(self, path: str) -> int:
+        """Only files of 64 bits are recorded."""
+        return 64
+
     def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
         """None are recorded."""
         return {}

@@ -210,7 +210,7 @@ class UserDetail(Detail):
     ``skipped`` how far behind the function's first instruction the probe is. ``prototype`` is what is known of it, once
     that was asked for, and ``result`` the type of ``retval`` where one is known. ``exits`` are the offsets in the
     file of its return instructions and jumps to other functions, where a return is probed there; () where the kernel's
-    return probe is used."""
+    return probe is used. ``bits`` are those of the program's addresses."""
 
     entry: bool = False
     line: bool = False
@@ -220,13 +220,21 @@ class UserDetail(Detail):
     prototype: UserPrototype | None = None
     result: Type | None = None
     exits: tuple[int, ...] = ()
+    bits: int = 64
 
 
 class StaticDetail(Detail):
-    """Of a static probe: ``semaphore`` is the offset of its counter in the file (0: none)."""
+    """Of a static probe: ``semaphore`` is the offset of its counter in the file (0: none), ``bits`` are those of the
+    program's addresses."""
 
     semaphore: int
     arguments: list[UsdtArgument]
+    bits: int = 64
+
+
+def user_bits(point: Attach) -> int:
+    """Bits of an address in the program that an attach point is in."""
+    return point.detail.bits if isinstance(point.detail, UserDetail | StaticDetail) else 64
 
 
 class WatchDetail(Detail):

@@ -226,6 +226,9 @@ class FakeWorld:
         return [UserFunction("main", 0x1100, 0x100, 32), UserFunction("work", 0x1200, 0x200, 64),
                 UserFunction("work_alias", 0x1200, 0x200, 64)]
 
+    def user_bits(self, path: str) -> int:
+        return 64
+
     def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
         return {}
 

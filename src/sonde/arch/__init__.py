@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 NAMES = ("x86_64", "aarch64", "riscv64", "s390x")  # as uname -m has them, and of the files
 
 
+NARROW = ("i386",)  # of 32-bit programs, which run, and are traced, beside 64-bit ones
+NARROW_MACHINES = (3,)  # their numbers EM_
+
+
 class _Rows(Mapping[str, Arch]):
     """The rows by name. A file is read when its row is asked for: a start needs one."""
 
     def __getitem__(self, name: str) -> Arch:
-        if name not in NAMES:
+        if name not in NAMES and name not in NARROW:
             raise KeyError(name)
         row: Arch = __import__(f"{__name__}.{name}", fromlist=["ROW"]).ROW
         return row
@@ -39,7 +43,7 @@ def find_arch(name: str) -> Arch | None:
 
 def find_arch_of_elf(machine: int) -> Arch | None:
     """The row for a number EM_ in an ELF file's header."""
-    return next((row for row in ARCHES.values() if row.elf_machine == machine), None)
+    return next((row for name in (*NAMES, *NARROW) if (row := ARCHES[name]).elf_machine == machine), None)
 
 
 def this_arch() -> Arch:

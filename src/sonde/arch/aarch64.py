@@ -46,7 +46,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="aarch64", byte_order="little", elf_machine=183, indirect_relocation=1032,
+    name="aarch64", byte_order="little", elf_machine=183, word=8, indirect_relocation=1032,
     audit=0xC00000B7, loader_flags=0x0A03, objdump="aarch64",
     c_macros=("__aarch64__",), aligns_unnamed_bits=True, largest_alignment=16,
     syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167,

@@ -47,7 +47,7 @@ open_tree_attr file_getattr file_setattr listns
 """
 
 ROW = Arch(
-    name="riscv64", byte_order="little", elf_machine=243, indirect_relocation=58,
+    name="riscv64", byte_order="little", elf_machine=243, word=8, indirect_relocation=58,
     audit=0xC00000F3, loader_flags=0x1003, objdump="riscv:rv64",
     c_macros=("__riscv",), aligns_unnamed_bits=False, largest_alignment=16,
     syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167,

@@ -63,6 +63,7 @@ class Arch(Record):
     name: str  # uname -m
     byte_order: Literal["little", "big"]
     elf_machine: int  # EM_
+    word: int  # bytes of an address
     indirect_relocation: int  # R_..._IRELATIVE
     audit: int  # AUDIT_ARCH_
     loader_flags: int  # of 64-bit libraries in /etc/ld.so.cache (glibc, sysdeps/generic/ldconfig.h)

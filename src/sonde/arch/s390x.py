@@ -52,7 +52,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="s390x", byte_order="big", elf_machine=22, indirect_relocation=61,
+    name="s390x", byte_order="big", elf_machine=22, word=8, indirect_relocation=61,
     audit=0x80000016, loader_flags=0x0403, objdump="s390:64-bit",
     c_macros=("__s390__", "__s390x__"), aligns_unnamed_bits=False, largest_alignment=8,
     syscalls={"bpf": 351, "perf_event_open": 331, "membarrier": 356, "openat2": 437, "capset": 185, "prctl": 172,

@@ -53,7 +53,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="x86_64", byte_order="little", elf_machine=62, indirect_relocation=37,
+    name="x86_64", byte_order="little", elf_machine=62, word=8, indirect_relocation=37,
     audit=0xC000003E, loader_flags=0x0303,
     objdump="i386:x86-64",
     c_macros=("__x86_64__", "__x86_64", "__amd64__", "__amd64"), aligns_unnamed_bits=False, largest_alignment=16,

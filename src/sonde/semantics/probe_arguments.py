@@ -6,7 +6,7 @@ clause mentions have the same types and places.
 
 from __future__ import annotations
 
-from ..spec import Attach, KernelDetail, StaticDetail, UserDetail, detail_of
+from ..spec import Attach, KernelDetail, StaticDetail, UserDetail, detail_of, user_bits
 from ..types import Struct
 from .nodes import Use
 from .user_probes import resolve_user_arguments, user_places
@@ -66,10 +66,15 @@ def tracepoint_layout(item: Attach, use: Use) -> Hashable:
     return item.event.startswith("sys_exit_"), layout_by_fields(item, use)
 
 
+def layout_by_bits(item: Attach, use: Use) -> Hashable:
+    """Programs of 32 bits have their arguments elsewhere."""
+    return user_bits(item) if user_bits(item) != 64 else None
+
+
 def user_function_layout(item: Attach, use: Use) -> Hashable:
     """So may user functions, where the debug information has the fields in use in one place."""
     if not use.uses_args:
-        return go_build(item) if reads_registers(use) else None
+        return layout_by_bits(item, use) or (go_build(item) if reads_registers(use) else None)
     if use.fields is None or item.args is None:
         return (item.target, item.offset)
     return go_build(item), tuple([(n, f and f.type, repr(user_places(item).get(n)))
@@ -89,5 +94,5 @@ def reads_registers(use: Use) -> bool:
 def static_probe_layout(item: Attach, use: Use) -> Hashable:
     """Static probes say themselves where their arguments are."""
     if not any(name.startswith("arg") for name in use.names):
-        return None
-    return " ".join([argument.text for argument in detail_of(item, StaticDetail).arguments])
+        return layout_by_bits(item, use)
+    return layout_by_bits(item, use), " ".join([argument.text for argument in detail_of(item, StaticDetail).arguments])

@@ -19,6 +19,7 @@ from .nodes import Use
 from .object_probes import expand_iterator, expand_watchpoint
 from .probe_arguments import (
     kernel_function_args,
+    layout_by_bits,
     layout_by_event,
     layout_by_fields,
     no_args,
@@ -274,7 +275,7 @@ PROVIDERS = (
              "source line (file.c:line[:column]).",
              expand_user_function, user_function_args, user_function_layout),
     Provider("uretprobe", "uretprobe:path:function", "Return of a user function.",
-             expand_user_function),
+             expand_user_function, layout=layout_by_bits),
     Provider("usdt", "usdt:path:[provider:]name", "A static probe of a user program.",
              expand_usdt, layout=static_probe_layout),
     Provider("interval", "interval:unit:count", "A timer on one CPU.", _expand_timer),

@@ -37,7 +37,7 @@ def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> li
 
 
 def _probes_in_file(finder: ProbeFinder, path: str, provider: str, name: str) -> list[Attach]:
-    in_provider, in_name = pattern_matcher(provider), pattern_matcher(name)
+    in_provider, in_name, bits = pattern_matcher(provider), pattern_matcher(name), finder.world.user_bits(path)
     return [Attach("usdt", f"usdt:{path}:{p.provider}:{p.name}", path, f"{p.provider}:{p.name}", p.offset,
-                   pid=finder.options.own_process, detail=StaticDetail(p.semaphore, p.arguments))
+                   pid=finder.options.own_process, detail=StaticDetail(p.semaphore, p.arguments, bits))
             for p in finder.world.usdt_probes(path) if in_provider(p.provider) and in_name(p.name)]

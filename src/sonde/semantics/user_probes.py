@@ -72,16 +72,19 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
                 attach += _attach_mangled(finder, point, kind, path, parts[1], parts[2], len(paths) == 1)
         else:
             attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-    return choose_ways(finder, point, _note_go(finder, attach))
+    return choose_ways(finder, point, _note_builds(finder, attach))
 
 
-def _note_go(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
-    """Note which attach points are in Go's files. A probe of a function goes behind the check of the stack with which
-    it begins: that is run twice if the stack has to grow, or the goroutine is preempted there."""
-    versions = {path: finder.world.go_version(path) for path in {item.target for item in attach}}
+def _note_builds(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
+    """Note which attach points are in files of 32 bits, and which in Go's. A probe of a function of Go goes behind the
+    check of the stack with which it begins: that is run twice if the stack has to grow, or the goroutine is preempted
+    there."""
+    paths = {item.target for item in attach}
+    bits = {path: finder.world.user_bits(path) for path in paths}
+    versions = {path: finder.world.go_version(path) if bits[path] == 64 else "" for path in paths}
     for item in attach:
         detail = detail_of(item, UserDetail)
-        detail.go = versions[item.target]
+        detail.bits, detail.go = bits[item.target], versions[item.target]
         if detail.go and detail.entry and item.event and item.kind == "uprobe":
             detail.skipped = finder.world.stack_check_length(item.target, item.offset)
             item.offset += detail.skipped
@@ -325,8 +328,9 @@ def resolve_user_arguments(item: Attach, world: World) -> None:
         return
     prototype = world.user_prototype(item.target, function_offset(item))
     if prototype.problem:
-        prototype = UserPrototype(problem=prototype.problem,
-                                  hints=[*prototype.hints, "arg0, arg1 ... are the argument registers"])
+        plain = "arg0, arg1 ... are the " + ("argument registers" if detail.bits == 64 else
+                                             "words of 32 bits that the caller put on the stack")
+        prototype = UserPrototype(problem=prototype.problem, hints=[*prototype.hints, plain])
     item.args, detail.prototype = prototype.args, prototype
 
 
@@ -367,8 +371,14 @@ def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction
                           point: AttachPoint) -> bool:
     """Whether an instruction starts at the offset. If not, it is reported: a breakpoint there would break the traced
     program."""
-    if finder.options.unsafe or finder.options.compile_only or \
-            finder.world.is_instruction_start(path, function.offset, offset):
+    if not offset or finder.options.unsafe or finder.options.compile_only:
+        return True
+    if finder.world.user_bits(path) != 64:
+        finder.report_unattachable("mid-instruction", f"{path} is a 32-bit program: there is no telling where its "
+                                   "instructions start", point, ["its functions begin at one: leave the offset out",
+                                                                 _FORCE])
+        return False
+    if finder.world.is_instruction_start(path, function.offset, offset):
         return True
     finder.report_unattachable(
         "mid-instruction", f"Could not add uprobe into middle of instruction: {path}:{function.name}+{offset}", point,

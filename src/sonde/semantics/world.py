@@ -117,6 +117,9 @@ class World(Protocol):
     def user_functions(self, path: str) -> list[UserFunction]:
         """Functions of an ELF file, from .symtab, .dynsym and debug files."""
 
+    def user_bits(self, path: str) -> int:
+        """Bits of an address in an ELF file: 32 of a 32-bit program or library, else 64."""
+
     def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
         """The code of those among the functions of these names that are indirect (IFUNC), by the offset of each, which
         is that of its resolver; ``pid``: as a process has chosen it."""

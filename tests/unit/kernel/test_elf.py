@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from sys import byteorder
 
 import pytest
 from hypothesis import given, settings
@@ -155,3 +156,59 @@ def test_damaged_elf_never_breaks(tmp_path_factory: pytest.TempPathFactory, at: 
             _ = file.build_id
         except MachineError:
             pass
+
+NARROW = [("start", 0x401000, 0x20, 2), ("asm", 0x401040, 0, 2), ("resolver", 0x401080, 8, 10),
+          ("counter", 0x402000, 4, 1)]
+
+
+def make_narrow(machine: int = 3) -> bytes:
+    """A 32-bit executable: as ``make``, in the other layouts."""
+    strings, rows = b"\0", bytes(16)
+    for name, address, size, kind in NARROW:
+        rows += struct.pack("=IIIBBH", len(strings), address, size, 0x10 | kind, 0, 1)
+        strings += name.encode() + b"\0"
+    names = b"\0.text\0.symtab\0.strtab\0.shstrtab\0"
+    at, body, places = 0x3000, b"", {}
+    for part, data in (("rows", rows), ("strings", strings), ("names", names)):
+        places[part] = (at + len(body), len(data))
+        body += data + bytes(-len(data) % 8)
+    sections = bytes(40)
+    for name, kind, part, link in ((b".text", 1, (TEXT, 0x2000), 0), (b".symtab", 2, places["rows"], 3),
+                                   (b".strtab", 3, places["strings"], 0), (b".shstrtab", 3, places["names"], 0)):
+        sections += struct.pack("=IIIIIIIIII", names.index(name), kind, 0, 0x401000 if kind == 1 else 0, *part, link, 0,
+                                4, 16 if kind == 2 else 0)
+    order = b"\1" if byteorder == "little" else b"\2"
+    header = struct.pack("=16sHHIIIIIHHHHHH", b"\x7fELF\1" + order + b"\1" + bytes(9), 2, machine, 1, 0x401000, 52,
+                         at + len(body), 0, 52, 32, 1, 40, 5, 4)
+    segment = struct.pack("=IIIIIIII", 1, TEXT, 0x401000, 0, 0x2000, 0x2100, 5, 0x1000)
+    return (header + segment).ljust(at, b"\0") + body + sections
+
+
+def test_a_file_of_32_bits(tmp_path: Path) -> None:
+    (tmp_path / "narrow").write_bytes(make_narrow())
+    file = files.open_elf(str(tmp_path / "narrow"))
+    assert (file.bits, file.machine, file.type) == (32, 3, 2)
+    assert [(f.name, f.address, f.offset, f.size) for f in file.functions()] == [
+        ("start", 0x401000, 0x1000, 0x20), ("asm", 0x401040, 0x1040, 0), ("resolver", 0x401080, 0x1080, 8)]
+    assert file.indirect_functions() == [("resolver", 0x401080)] and file.find_object("counter") == (0x402000, 4)
+    assert file.frame_row(0x401004) is None and file.unwind_rows(0) is None
+    assert "32-bit" in file.function_prototype(0x1000).problem
+
+
+@pytest.mark.parametrize("machine", [62, 40, 22])
+def test_other_files_of_32_bits(tmp_path: Path, machine: int) -> None:
+    (tmp_path / "narrow").write_bytes(make_narrow(machine))
+    with pytest.raises(MachineError, match="only 64-bit ELF files, and 32-bit ones of x86"):
+        files.open_elf(str(tmp_path / "narrow"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(at=st.integers(0, 0x3300), byte=st.integers(0, 255))
+def test_damaged_files_of_32_bits(at: int, byte: int) -> None:
+    data = bytearray(make_narrow())
+    data[at % len(data)] = byte
+    try:
+        narrow = elf.Inner(bytes(data))
+        narrow.functions().functions_around(0x401004)
+    except MachineError:
+        pass

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ...base.json_checks import Json
 
 
+_NARROW = "the debug information of 32-bit programs is not read for arguments"
+
+
 class Subject:
     """A file that is asked about, and what has been read from it."""
 
@@ -140,7 +143,7 @@ def static_probes(subject: Subject) -> Json:
 
 
 def unwind_rows(subject: Subject, first: int) -> Json:
-    if subject.elf.find_section(".eh_frame") is None:
+    if subject.elf.form.word != 8 or subject.elf.find_section(".eh_frame") is None:
         return False, "", 0
     try:
         rows, following = pack_rows(subject.unwind_table, first, subject.elf.address_to_offset)
@@ -150,6 +153,8 @@ def unwind_rows(subject: Subject, first: int) -> Json:
 
 
 def frame_row(subject: Subject, address: int) -> Json:
+    if subject.elf.form.word != 8:
+        return None  # their registers have other numbers
     try:
         entry = subject.unwind_table.find_row(address)
     except DamagedTablesError as problem:
@@ -167,6 +172,8 @@ def frame_row(subject: Subject, address: int) -> Json:
 
 def interpreter(subject: Subject) -> Json:
     elf = subject.elf
+    if elf.form.word != 8:
+        return None  # its objects have other layouts than those that programs read
     runtime, code_type, version = [elf.find_object(name) for name in ("_PyRuntime", "PyCode_Type", "Py_Version")]
     if runtime is None or code_type is None:
         return None
@@ -192,6 +199,8 @@ def loader_cache(subject: Subject, machine: str) -> Json:
 def prototype(subject: Subject, offset: int) -> Json:
     from . import dwarf
 
+    if subject.elf.form.word != 8:
+        return _NARROW, [], "", 0, [], [], None, []
     signature = dwarf.user_prototype(subject.elf, offset)
     args = signature.args
     return (signature.problem, signature.hints, args.name if args else "", args.size if args else 0,
@@ -210,6 +219,8 @@ def members(subject: Subject, entry: int) -> Json:
 def named_type(subject: Subject, name: str) -> Json:
     from . import dwarf
 
+    if subject.elf.form.word != 8:
+        return None  # its pointers have other sizes than those of our types
     type = dwarf.named_type(subject.elf, name)
     return pack_type(type) if type is not None else None
 

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from sys import byteorder
 
+from ...arch import NARROW_MACHINES
 from ...base.fast_stdlib import cached_property
 from ...base.record import Record
 from ...errors import MachineError
@@ -80,13 +81,15 @@ class Elf:
         if ident[:4] != b"\x7fELF":
             raise MachineError("not an ELF file")
         form = FORMS.get(ident[4]) if len(ident) == 16 else None
-        if form is None or form.word != 8 or ident[5] != (1 if byteorder == "little" else 2):
-            raise MachineError("only 64-bit ELF files of this machine's byte order can be traced")
+        if form is None or ident[5] != (1 if byteorder == "little" else 2):
+            raise MachineError("only ELF files of this machine's byte order can be traced")
         self.form = form
         kind, machine, _, _, segments, sections, _, _, _, segment_count, _, section_count, names = (
             self._read_rows(form.header, 0, 1)[0])
         self.type = kind
         self.machine = machine
+        if form.word != 8 and machine not in NARROW_MACHINES:
+            raise MachineError("only 64-bit ELF files, and 32-bit ones of x86, can be traced")
         self.segments = self._read_segments(segments, segment_count)
         self.sections = self._read_sections(sections, section_count, names)
         self._loads = [(s.address, s.address + s.file_size, start + s.offset)

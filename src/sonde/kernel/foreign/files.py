@@ -7,6 +7,7 @@ from bisect import bisect_right
 from sys import getsizeof
 from typing import Any
 
+from ...arch import NARROW_MACHINES
 from ...base.memory_budget import Cache, Memory
 from ...base.record import Record
 from ...errors import MachineError
@@ -197,6 +198,11 @@ class ElfFile(ForeignFile):
         self._functions: list[UserFunction] | None = None
         self._indirect: list[tuple[str, int]] | None = None
         self.hazards: tuple[str, dict[int, str]] | None = None  # see kernel.names.returns
+
+    @property
+    def bits(self) -> int:
+        """Of an address: 64, or 32 of a 32-bit program or library."""
+        return 32 if self.machine in NARROW_MACHINES else 64
 
     @property
     def kept_bytes(self) -> int:
@@ -512,7 +518,7 @@ def release_files() -> None:
 def open_elf(path: str) -> ElfFile:
     """The file, cached unless it changed; one that has been read stays known after it is gone.
 
-    MachineError if it is unreadable or not an ELF64 file.
+    MachineError if it is unreadable or not an ELF file.
     """
     try:
         stamp = stamp_of_path(path)

@@ -9,7 +9,7 @@ import struct
 import sys
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
-from ...arch import ARCHES
+from ...arch import find_arch_of_elf
 from ...base.json_checks import Json, JsonObject, as_integer, as_text
 from ...errors import MachineError
 from .. import syscalls
@@ -55,7 +55,7 @@ def _preload_modules(dwarf: bool) -> None:
     import encodings.punycode  # noqa: F401  # of Rust's names
     import lzma  # noqa: F401
 
-    list(ARCHES.values())  # find_arch_of_elf() reads them
+    find_arch_of_elf(-1)  # reads them all
     mangled.is_available()
     if dwarf:
         import difflib  # noqa: F401

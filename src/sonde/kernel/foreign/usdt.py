@@ -7,7 +7,6 @@ A note ``stapsdt`` has three addresses (the probe's, that of .stapsdt.base when 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable
 from functools import cache
 
@@ -18,7 +17,6 @@ from .elf import Elf
 NT_STAPSDT = 3
 MOST_OF_NOTE = 4096  # bytes
 MOST_ARGUMENTS = 32  # <sys/sdt.h> has up to 12
-_ADDRESSES = struct.Struct("=QQQ")
 
 Symbol = Callable[[str], "int | None"]  # its address relative to the probe's
 
@@ -30,7 +28,7 @@ def read_usdt_probes(elf: Elf) -> list[UsdtProbe]:
     objects = cache(elf.find_object)
     probes = []
     for owner, kind, data in elf.read_notes():
-        if owner == "stapsdt" and kind == NT_STAPSDT and len(data) > _ADDRESSES.size and arch:
+        if owner == "stapsdt" and kind == NT_STAPSDT and len(data) > elf.form.note_addresses.size and arch:
             probe = _parse_probe(elf, arch, base.address if base else 0, data[:MOST_OF_NOTE], objects)
             if probe is not None:
                 probes.append(probe)
@@ -39,8 +37,9 @@ def read_usdt_probes(elf: Elf) -> list[UsdtProbe]:
 
 def _parse_probe(elf: Elf, arch: Arch, base: int, data: bytes, objects: Callable[[str], tuple[int, int] | None],
                  ) -> UsdtProbe | None:
-    address, linked, semaphore = _ADDRESSES.unpack_from(data)
-    texts = [part.decode("utf-8", "replace") for part in data[_ADDRESSES.size:].split(b"\0", 3)]
+    addresses = elf.form.note_addresses
+    address, linked, semaphore = addresses.unpack_from(data)
+    texts = [part.decode("utf-8", "replace") for part in data[addresses.size:].split(b"\0", 3)]
     moved = base - linked if base else 0  # prelink moves the file's addresses, but not those in notes
     address += moved
     offset = elf.address_to_offset(address)
@@ -60,11 +59,11 @@ def parse_arguments(text: str, arch: Arch, symbol: Symbol = lambda name: None) -
     arguments = []
     for piece in re.findall(r"(?:-?\d+f?@)?(?:\[[^\]]*\]|[^\s\[\]]+)", text)[:MOST_ARGUMENTS]:
         head, at, operand = piece.rpartition("@")
-        size = 8 if not at else int(head.lstrip("-")) if re.fullmatch(r"-?[1248]", head) else 0
+        size = arch.word if not at else int(head.lstrip("-")) if re.fullmatch(r"-?[1248]", head) else 0
         argument = _parse_operand(operand, arch, symbol) if size else None
         if argument is None or not all(-1 << 63 <= n < 1 << 64 for n in (argument.offset, argument.scale)):
             argument = UsdtArgument("unknown")
-        argument.text, argument.size, argument.signed = piece, size or 8, head.startswith("-")
+        argument.text, argument.size, argument.signed = piece, size or arch.word, head.startswith("-")
         arguments.append(argument)
     return arguments
 

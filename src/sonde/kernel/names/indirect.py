@@ -130,7 +130,7 @@ def _ask_process(file: ElfFile, called: dict[int, list[str]], pid: int) -> dict[
         return {}
     chosen: dict[int, Implementation] = {}
     for (_, resolver), value in zip(slots, values):
-        known = _locate(file, maps, value, called[resolver][0])
+        known = _locate(file, maps, value & (1 << file.bits) - 1, called[resolver][0])
         if known is not None:
             chosen.setdefault(resolver, known)
     return chosen

@@ -269,7 +269,8 @@ class UserSymbols:
     def _fileless_symbol(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
         """The symbol in the vdso, or in code that the process generated."""
         if mapping.name in ("[vdso]", "[vsyscall]", "[uprobes]"):
-            inside = _vdso_symbol(address - mapping.start) if mapping.name == "[vdso]" else None
+            narrow = mapping.end <= 1 << 32  # a 32-bit process has another vdso than this one
+            inside = _vdso_symbol(address - mapping.start) if mapping.name == "[vdso]" and not narrow else None
             return inside or UserSymbol(mapping.name, address - mapping.start, mapping.name)
         function = process.find_jit_function(address)
         return UserSymbol(function[0], function[1], f"/tmp/perf-{process.pid}.map") if function else \

@@ -65,6 +65,13 @@ class UserSide:
         except MachineError:
             return []
 
+    def user_bits(self, path: str) -> int:
+        """Bits of an address in a file: 64, or 32."""
+        try:
+            return _elf_file(path).bits
+        except MachineError:
+            return 64
+
     def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
         """The code of indirect functions."""
         from ..names import indirect

@@ -7,7 +7,7 @@ from ....arch.go_versions import uses_stack
 from ....kinds import KINDS
 from ....layouts.uapi import BPF_F_RDONLY_PROG
 from ....semantics.user_probes import user_places
-from ....spec import Attach, MapSpec, UserDetail, detail_of
+from ....spec import Attach, MapSpec, UserDetail, detail_of, user_bits
 from ....types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from ... import helpers as h
 from ...compilation import Unit
@@ -303,14 +303,14 @@ class UserFunctionContext(Context):
     filters_pid = False
 
     def arg(self, lo: Lower, number: int) -> Operand:
-        row = arch_of(lo)
+        row = traced_arch(lo)
         registers, above = argument_places(row, lo.attach[0])
         if number < len(registers):
             return self.register(lo, registers[number])
         stack = self.register(lo, row.stack_pointer)
         assert isinstance(stack, Reg)
-        at = Mem(stack, above + 8 * (number - len(registers)), self.default_space)
-        return memory.read_scalar(lo, at, Int(64, False))
+        at = Mem(stack, above + row.word * (number - len(registers)), self.default_space)
+        return memory.read_scalar(lo, at, Int(8 * row.word, False))
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         """A parameter, from the location that debug information gives."""
@@ -333,18 +333,18 @@ class UserFunctionContext(Context):
         return int(self.default_space == USER)
 
     def register(self, lo: Lower, offset: int) -> Operand:
-        return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
+        return lo.b.load(lo.context_pointer(), offset, traced_arch(lo).word, pure=True)
 
     def may_lack_caller(self, lo: Lower, user: bool) -> bool:
         return user and all(point.kind == "uprobe" and detail_of(point, UserDetail).entry for point in lo.attach)
 
     def return_address(self, lo: Lower) -> Operand:
-        row = arch_of(lo)
+        row = traced_arch(lo)
         if row.link_register is not None:
             return self.register(lo, row.link_register)
         stack = self.register(lo, row.stack_pointer)
         assert isinstance(stack, Reg)
-        return memory.read_scalar(lo, Mem(stack, 0, USER), Int(64, False))
+        return memory.read_scalar(lo, Mem(stack, 0, USER), Int(8 * row.word, False))
 
 
 class ReturnInstructionContext(UserFunctionContext):
@@ -414,3 +414,8 @@ def argument_places(row: Arch, attach: Attach) -> tuple[tuple[int, ...], int]:
 
 def arch_of(lo: Lower) -> Arch:
     return ARCHES[lo.world.arch]
+
+
+def traced_arch(lo: Lower) -> Arch:
+    """That of the traced program, which may be one of 32 bits (x86's alone: see arch.NARROW)."""
+    return ARCHES["i386"] if user_bits(lo.attach[0]) == 32 else arch_of(lo)
