@@ -169,7 +169,7 @@ def check_unwatch(context: CheckContext, node: Call, types: Types) -> Type | Non
 ROWS = (
     Function("exit", ("status:int?",), NOTHING, "End tracing.", "exit()", sends="control", ends=True,
              statement=_lower_exit),
-    Function("dump", ("why:literal?",), VOID, "Give out what the flight recorder (--flight) holds.", 'dump("slow")',
+    Function("dump", ("why:literal?",), VOID, "Write the records of the flight recorder (--flight).", 'dump("slow")',
              check_dump, sends="control", statement=_lower_dump),
     Function("signal", ("signal:int|literal",), NOTHING, "Send a signal to the current process.", 'signal("KILL")',
              check_signal, unsafe=True, machine=True, macro=True, probes=_SIGNALLING, wrong=_NOT_SIGNALLING,

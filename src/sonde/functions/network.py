@@ -269,7 +269,7 @@ ROWS = (
              "sock_spliced(0)", library="inet"),
     Function("fd_socket", ("fd:int",), None, "The struct socket of a descriptor of the current task as a number, or 0.",
              "fd_socket(0)", library="inet"),
-    Function("socket_inode", ("socket:int",), None, "The inode number of a struct socket, which no later one has.",
+    Function("socket_inode", ("socket:int",), None, "The inode number of a struct socket; no later one has the same.",
              "socket_inode(fd_socket(0))", library="inet"),
     Function("recv_takes", ("flags:int",), None, "Whether a receive with these flags takes data: MSG_PEEK only looks.",
              "recv_takes(MSG_PEEK)", library="inet"),

@@ -185,6 +185,6 @@ def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capa
 
 
 ROWS = (
-    Function("globmatch", ("text:str", "pattern:literal"), None, "Whether a string is as a pattern says.",
+    Function("globmatch", ("text:str", "pattern:literal"), None, "Whether a string matches a pattern.",
              'globmatch(comm, "k[a-s]*d/?")', check_globmatch, cost=400, condition=branch_on_globmatch),
 )

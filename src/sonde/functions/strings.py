@@ -428,7 +428,7 @@ def branch_on_strcontains(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock
 
 ROWS = (
     Function("str", ("data:raw", "length:raw?", "..."), None,
-             "The C string at an address; what is after the length is ignored. Or Go's string.",
+             "The C string at an address; further arguments are ignored. Or Go's string.",
              "str(args.filename)", check_str, text=_write_str),
     Function("buf", ("data:raw", "length:raw?"), None, "Bytes at an address.", "buf(args.buf, 16)", check_buf,
              value=_write_buf),
@@ -454,7 +454,7 @@ ROWS = (
                     "probe": "The path function can only be used with 'fentry', 'fexit', 'iter' probes"},
              text=_write_path),
     Function("abspath", ("path:var", "depth:int"), VOID,
-             "Put the current directory before a relative path, at most so many names of it.", "abspath($a, 32)",
+             "Put the current directory before a relative path, with at most so many of its names.", "abspath($a, 32)",
              library="paths", macro=True),
     Function("fs_root", (), None, "The root directory of the current task, a struct dentry pointer.", "fs_root()",
              machine=True, library="paths", macro=True),
