@@ -2,8 +2,9 @@
 
 The memory of an sk_buff has room in front of what ``data`` points to: headers that were taken off are still there. A
 packet begins at its link header if that is as long as Ethernet's, else at its network header. Most of it lies in one
-piece from there to ``tail``, the rest in fragments of pages (struct skb_shared_info, at ``end``). A VLAN tag that the
-hardware takes off or puts in is not in the packet: it is read as if it were, which is how tcpdump shows it.
+piece from there to ``tail``, the rest in fragments of pages (struct skb_shared_info, at ``end``); on 64-bit machines
+both are offsets from ``head``. A VLAN tag that the hardware takes off or puts in is not in the packet: it is read as if
+it were, which is how tcpdump shows it.
 (include/linux/skbuff.h, include/net/xdp.h)
 """
 
@@ -116,7 +117,7 @@ def _open_skb(lo: Lower, skb: Operand, type: Struct,
         plain = b.block("plain")
         b.branch("jne", _read_tag_presence(lo, skb, type), 0, tagged, plain)
         b.start(plain)
-    head, tail = _read(lo, skb, type, "head"), _read_end(lo, skb, type, "tail")
+    head, tail = _read(lo, skb, type, "head"), _read(lo, skb, type, "tail")
     mac, net = _read(lo, skb, type, "mac_header"), _read(lo, skb, type, "network_header")
     b.set(begin, mac)
     has_link, short, without, has_network = (b.block(name) for name in ("has_link", "short", "without", "network"))
@@ -136,11 +137,6 @@ def _open_skb(lo: Lower, skb: Operand, type: Struct,
     b.set(begin, net)
     b.jump(network)
     return Packet(head, begin, tail)
-
-
-def _read_end(lo: Lower, skb: Operand, type: Struct, name: str) -> Operand:
-    """``tail`` or ``end``, which on 64-bit machines are offsets from ``head`` (sk_buff_data_t)."""
-    return _read(lo, skb, type, name)
 
 
 def _read_tag_presence(lo: Lower, skb: Operand, type: Struct) -> Operand:
@@ -286,7 +282,7 @@ def _read_byte(lo: Lower, type: Struct, packet: tuple[Reg, Reg, Reg, Reg], byte:
     if type.field("mac_header"):
         _skip_tag(lo, type, (skb, offset, tagged), where, byte, done)
     head = _read(lo, skb, type, "head" if type.field("mac_header") else "data")
-    tail = _read_end(lo, skb, type, "tail") if type.field("mac_header") else \
+    tail = _read(lo, skb, type, "tail") if type.field("mac_header") else \
         b.alu("sub", _read(lo, skb, type, "data_end"), head)
     at = b.alu("add", begin, where)
     here, beyond = b.block("here"), b.block("beyond")
@@ -302,7 +298,7 @@ def _read_byte(lo: Lower, type: Struct, packet: tuple[Reg, Reg, Reg, Reg], byte:
     rest, paged = b.alu("sub", at, tail), b.block("paged")
     b.branch("jlt", rest, _read(lo, skb, type, "data_len"), paged, outside)
     b.start(paged)
-    _read_fragment(lo, b.alu("add", head, _read_end(lo, skb, type, "end")), rest, byte, done, unreadable)
+    _read_fragment(lo, b.alu("add", head, _read(lo, skb, type, "end")), rest, byte, done, unreadable)
 
 
 def _skip_tag(lo: Lower, type: Struct, packet: tuple[Reg, Reg, Reg], where: Reg, byte: Reg, done: BasicBlock) -> None:
