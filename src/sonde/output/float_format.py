@@ -39,12 +39,12 @@ def _hexadecimal(value: float, conversion: str, precision: int, point: bool) -> 
     head, _, power = abs(value).hex().partition("p")
     whole, _, digits = head.removeprefix("0x").partition(".")
     bits = int(whole + digits.ljust(_FRACTION // 4, "0"), 16)
-    kept = _FRACTION // 4 if precision < 0 else precision
-    lost = 4 * max(_FRACTION // 4 - kept, 0)
+    digit_count = _FRACTION // 4 if precision < 0 else precision
+    lost = 4 * max(_FRACTION // 4 - digit_count, 0)
     if lost:
         half, rest = 1 << lost - 1, bits & (1 << lost) - 1
         bits = (bits >> lost) + (rest > half or rest == half and bits >> lost & 1)
-    shown = min(kept, _FRACTION // 4)
+    shown = min(digit_count, _FRACTION // 4)
     fraction = f"{bits & (1 << 4 * shown) - 1:0{shown}x}" if shown else ""
     fraction = fraction.rstrip("0") if precision < 0 else fraction.ljust(precision, "0")
     sign = "-" if str(value)[0] == "-" else ""

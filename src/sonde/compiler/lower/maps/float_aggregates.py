@@ -1,4 +1,4 @@
-"""Map value functions of floating-point numbers: the words that types.Aggregate describes, updated in place.
+"""Map value functions of floating-point numbers: the words that types.Aggregate describes, updated in position.
 
 Sums are of integers, so that they add up in any order and over CPUs: a number of up to 53 bits is added to the two or
 three limbs of 32 bits in which it lies, in words of 64. What is less than 2^-64 is cut off. A word that has grown
@@ -70,16 +70,16 @@ def _add_to_sum(lo: Lower, mem: Mem, bits: Reg, plain: bool) -> None:
     lo.b.jump(added)
     lo.b.start(finite)
     number = lo.b.function.reg("number")
-    place = lo.b.alu("sub", exponent, BIAS + FRACTION + _LOWEST)  # of its lowest bit, above that of the lowest limb
+    position = lo.b.alu("sub", exponent, BIAS + FRACTION + _LOWEST)  # of its lowest bit, above that of the lowest limb
     lo.b.set(number, significand(lo, bits))
     inside, below = lo.b.block("inside"), lo.b.block("below", cold=True)
     at = lo.b.function.reg("at")
-    lo.b.set(at, place)
-    lo.b.branch("jslt", place, 0, below, inside)
+    lo.b.set(at, position)
+    lo.b.branch("jslt", position, 0, below, inside)
     lo.b.start(below)
-    lo.b.branch("jslt", place, -FRACTION, added, lost)
+    lo.b.branch("jslt", position, -FRACTION, added, lost)
     lo.b.start(lost)
-    lo.b.set(number, lo.b.alu("rsh", number, lo.b.neg(place)))
+    lo.b.set(number, lo.b.alu("rsh", number, lo.b.neg(position)))
     lo.b.set(at, 0)
     lo.b.jump(inside)
     lo.b.start(inside)
