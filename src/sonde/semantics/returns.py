@@ -72,11 +72,12 @@ def _set_exits(finder: ProbeFinder, point: AttachPoint, returns: list[Attach]) -
         items = [item for item in returns if item.target == path]
         ends = finder.world.function_ends(path, [item.offset for item in items])
         for item, function in zip(items, ends):
+            exits = tuple(sorted(function.instructions + function.jumps))
             problem = "result" if function.jumps and "retval" in finder.use.names else function.problem
-            if problem:
-                problems[item.name] = problem
+            if problem or not exits:
+                problems[item.name] = problem or "never"
             else:
-                detail_of(item, UserDetail).exits = tuple(sorted(function.instructions + function.jumps))
+                detail_of(item, UserDetail).exits = exits
                 tail_calls += [item.name] if function.jumps else []
     _warn_of_tail_calls(finder, point, tail_calls)
     return problems
