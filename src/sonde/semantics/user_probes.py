@@ -33,6 +33,7 @@ from .returns import choose_ways
 from .world import Inlined, UserFunction, World
 
 _LANGUAGES = (*LANGUAGES, "go")
+COLD = ".cold"  # of GCC and Clang: the rarely executed part of a function
 _NO_FUNCTION = "{kind} should be attached to a function and/or address"
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", Rust's uprobe:path:rust:\"mod::f\", Go's "
@@ -166,7 +167,7 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
     if split is None or (split[1] and kind == "uretprobe"):
         return finder.error("probe-form", describe_bad_offset(text) if split is None else "Offset not allowed", point)
     symbol, offset = split
-    functions = finder.world.user_functions(path)
+    functions = whole_functions(finder.world.user_functions(path), symbol)
     matches = pattern_matcher(symbol)
     named = [f for f in functions if matches(f.name) or "[...]" in symbol and matches(without_types(f.name))]
     chosen = _once_per_offset(with_their_code(finder, point, path, named, is_pattern(symbol)))
@@ -274,7 +275,7 @@ def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> N
 def _attach_mangled(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, language: str, text: str,
                     alone: bool) -> list[Attach]:
     """Functions by their names in source code."""
-    functions = finder.world.user_functions(path)
+    functions = whole_functions(finder.world.user_functions(path), text)
     names = finder.world.demangle([f.name for f in functions], path)
     if names is None:
         return finder.error("not-supported", "C++ names need the C++ runtime library (libstdc++.so.6), which is not "
@@ -384,6 +385,12 @@ def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction
         "mid-instruction", f"Could not add uprobe into middle of instruction: {path}:{function.name}+{offset}", point,
         [f"objdump -d {path} shows where instructions start; --unsafe attaches all the same"])
     return False
+
+
+def whole_functions(functions: list[UserFunction], text: str) -> list[UserFunction]:
+    """Without the parts that a compiler moved out of functions, as ``f.cold``: what jumps there has been counted at the
+    function's entry. Such a part can be probed by its whole name."""
+    return functions if COLD in text else [function for function in functions if COLD not in function.name]
 
 
 def _once_per_offset(functions: list[UserFunction]) -> list[UserFunction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sonde.semantics.mangled_names import function_name, functions_named
+from sonde.semantics.user_probes import whole_functions
 from sonde.semantics.world import UserFunction
 from sonde.types import INT32
 from unit.fake_world import check_text, findings
@@ -45,6 +46,15 @@ def test_retval_has_a_type_where_it_is_followed_and_functions_agree() -> None:
     assert result("uretprobe:prog:work { @ = retval }") is None
     assert result("uretprobe:prog:work, uretprobe:prog:main { @ = *retval }") is None
     assert result("uretprobe:prog:w* { @ = *retval }") is None
+
+
+@pytest.mark.parametrize("text, names", [
+    ("f", ["f", "g"]), ("*", ["f", "g"]), ("f.cold", ["f", "f.cold", "g.cold.3", "g"]),
+    ("*.cold*", ["f", "f.cold", "g.cold.3", "g"]),
+])
+def test_a_cold_part_is_no_function_of_its_own(text: str, names: list[str]) -> None:
+    functions = [UserFunction(name, 0, 0, 8) for name in ("f", "f.cold", "g.cold.3", "g")]
+    assert [function.name for function in whole_functions(functions, text)] == names
 
 
 @pytest.mark.parametrize("whole, name", [
