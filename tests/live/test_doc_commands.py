@@ -30,7 +30,7 @@ ENDS = re.compile(r"sonde (replay|diff|cost|overhead|flame|unit) ")  # by itself
 SECOND_TERMINAL = re.compile(r"curl |sonde (dump|overhead)")  # these need what the block began before them
 # What a machine may lack: the command has to say so.
 LACKS = re.compile(r"this kernel (\S+ )?(has no|is built without)|the kernel has no|no such hardware counter"
-                   r"|No matches for tracepoint cfg80211")  # no WLAN
+                   r"|needs libpcap|No matches for tracepoint cfg80211")  # or no WLAN
 WORKLOAD = """
 import os, socket, tempfile, threading, time
 lock = threading.Lock()
