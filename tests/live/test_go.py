@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -241,3 +242,24 @@ func main() {
 def test_goid_elsewhere() -> None:
     done = run_sonde("-e", "tracepoint:syscalls:sys_enter_getppid { @[goid] = count(); }")
     assert "is in no Go program" in done.stderr and "-p PID" in done.stderr and done.returncode == 1
+
+
+C_AND_GO = r"""
+package main
+// __attribute__((noinline)) int add(int a, int b) { return a + b; }
+import "C"
+import "fmt"
+func main() {
+	n := 0
+	for i := 0; i < 5; i++ { n += int(C.add(C.int(i), 7)) }
+	fmt.Println(n)
+}
+"""
+
+
+def test_functions_of_c_keep_c_s_convention(tmp_path: Path) -> None:
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is not installed")
+    program = build_go(tmp_path, C_AND_GO)
+    lines = lines_of(program, "uprobe:PROG:add { printf(\"%d %d\\n\", (int32)arg0, (int32)arg1); }")
+    assert lines == [f"{i} 7" for i in range(5)]

@@ -5,6 +5,14 @@ The linker's are ``net/http.(*conn).serve`` and ``main.Sum[go.shape.int_0]``, in
 
 from __future__ import annotations
 
+_CLONES = (".isra.", ".part.", ".constprop.", ".cold", ".lto_priv.")  # of C's functions, by GCC
+
+
+def is_go_function(name: str) -> bool:
+    """Whether a function of a Go program is Go's, which has its package in its name, not C's, by cgo. Of an unknown one
+    ("") that is likely."""
+    return not name or "." in name and not any(clone in name for clone in _CLONES)
+
 
 def without_types(name: str) -> str:
     """``main.Sum[go.shape.int_0]`` → ``main.Sum[...]``: one name for what was made for each type."""

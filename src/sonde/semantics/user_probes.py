@@ -26,7 +26,7 @@ from .finder import (
     pattern_matcher,
     split_offset,
 )
-from .go_names import spellings, without_types
+from .go_names import is_go_function, spellings, without_types
 from .indirect import with_their_code
 from .mangled_names import LANGUAGES, functions_named, known_names, short_name
 from .returns import choose_ways
@@ -85,7 +85,8 @@ def _note_builds(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
     versions = {path: finder.world.go_version(path) if bits[path] == 64 else "" for path in paths}
     for item in attach:
         detail = detail_of(item, UserDetail)
-        detail.bits, detail.go = bits[item.target], versions[item.target]
+        detail.bits = bits[item.target]
+        detail.go = versions[item.target] if is_go_function(item.event) else ""
         if detail.go and detail.entry and item.event and item.kind == "uprobe":
             detail.skipped = finder.world.stack_check_length(item.target, item.offset)
             item.offset += detail.skipped
