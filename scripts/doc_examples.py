@@ -89,6 +89,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "jiffies": "begin { print(jiffies); }",
     "kstack": "profile:hz:99 { @[kstack] = count(); @top[kstack(3)] = count(); @p[kstack(perf, 5)] = count(); }",
     "leader_comm": "begin { print(leader_comm); print(leader_comm(curtask)); }",
+    "in_family": "rawtracepoint:sched_wakeup /in_family(args.p)/ { @ = count(); }",
     "leader_tid": "begin { print(leader_tid); }",
     "ncpus": "begin { for ($i : 0..ncpus) { print($i); } }",
     "nsecs": "begin { print(nsecs); print(nsecs(monotonic)); print(nsecs(tai)); }",
@@ -121,7 +122,7 @@ CONFIG_EXAMPLES: dict[str, str] = {
 # key -> command
 OPTION_EXAMPLES: dict[str, str] = {
     "e": "sonde -e 'begin { print(1); exit(); }'", "list": "sonde -l 'tracepoint:sched:*'", "pid": "sonde -p 1234 script.bt",
-    "container": "sonde -C web script.bt", "by": "sonde --by container script.bt", "cmd": "sonde -c 'ls -l' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
+    "container": "sonde -C web script.bt", "by": "sonde --by container script.bt", "cmd": "sonde -c 'ls -l' script.bt", "follow": "sonde --follow -c 'make -j4' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
     "B": "sonde -B line script.bt", "quiet": "sonde -q script.bt", "verbose": "sonde -v script.bt",
     "warnings": "sonde -k script.bt", "no-warnings": "sonde --no-warnings script.bt", "unsafe": "sonde --unsafe script.bt",
     "budget": "sonde --budget 2% script.bt", "flight": "sonde --flight 30s,64M script.bt",

@@ -210,7 +210,8 @@ class UserDetail(Detail):
     ``skipped`` how far behind the function's first instruction the probe is. ``prototype`` is what is known of it, once
     that was asked for, and ``result`` the type of ``retval`` where one is known. ``exits`` are the offsets in the
     file of its return instructions and jumps to other functions, where a return is probed there; () where the kernel's
-    return probe is used. ``bits`` are those of the program's addresses."""
+    return probe is used. ``bits`` are those of the program's addresses. ``image`` and ``function`` are the file and
+    function as they were written, where other files that processes map later may be meant, too (--follow)."""
 
     entry: bool = False
     line: bool = False
@@ -221,6 +222,8 @@ class UserDetail(Detail):
     result: Type | None = None
     exits: tuple[int, ...] = ()
     bits: int = 64
+    image: str = ""
+    function: str = ""
 
 
 class StaticDetail(Detail):

@@ -68,8 +68,9 @@ ROWS = (
     Builtin("rand", UINT64, "A random number.", pure=False,
             scalar=helper_caller(h.RANDOM, "random", pure=False, bits=32)),
     Builtin("config", _type_of_config, "The configuration variables, as a record.", value=_write_config),
-    Builtin("cpid", _type_of_cpid, "Process id of the child started with -c; 0 if there is none.",
+    Builtin("cpid", _type_of_cpid,
+            "Process id of the child started with -c, or with --follow of the process of -p; else 0.",
             scalar=_global_reader("cpid")),
-    Builtin("has_cpid", BOOL, "Whether a child was started with -c.",
+    Builtin("has_cpid", BOOL, "Whether there is a cpid.",
             scalar=lambda lo, node: lo.truth(lo.b.load(lo.unit.global_word("cpid"), 0, 8))),
 )

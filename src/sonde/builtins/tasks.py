@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..compiler import helpers as h
 from ..compiler.ir import Operand
-from ..compiler.lower import memory, tasks
+from ..compiler.lower import family, memory, tasks
 from ..compiler.lower.calls import Builtin, helper_caller
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
@@ -14,6 +14,7 @@ from ..semantics import convert
 from ..semantics.builtins import choice_checker, type_of
 from ..semantics.context import CheckContext, callback_hints
 from ..types import (
+    BOOL,
     KERNEL,
     UINT32,
     UINT64,
@@ -164,6 +165,24 @@ def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
         lo.b.start(done)
         lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_destroy"), [where], "iter_task_destroy")
 
+def _type_of_membership(context: CheckContext, node: Reference) -> Type:
+    if not context.options.is_followed:
+        node.const = 0
+    return BOOL
+
+
+def _is_in_family(lo: Lower, node: Reference) -> Operand:
+    result = lo.b.function.reg("member")
+    lo.b.set(result, 1)
+    stranger, member = lo.b.block("stranger"), lo.b.block("member")
+    if isinstance(node.choice, Task):
+        family.branch_on_task(lo, _task(lo, node), member, stranger)
+    else:
+        family.branch_on_current(lo, member, stranger)
+    lo.b.start(stranger)
+    lo.b.set(result, 0)
+    lo.b.start(member)
+    return result
 
 
 ROWS = (
@@ -188,6 +207,8 @@ ROWS = (
             locate=_locate_name("group_leader", "comm"), text=_write_name("group_leader", "comm")),
     Builtin("curtask", _type_of_task, "The current task, a struct task_struct pointer.",
             scalar=lambda lo, node: tasks.current_task(lo)),
+    Builtin("in_family", _type_of_membership, "With --follow: whether a task is of the process of -p or -c, or of what "
+            "that has started; else false.", call=_check_task_call, arguments="[task]", scalar=_is_in_family),
     Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2).",
             scalar=helper_caller(h.CGROUP_ID, "cgroup_id")),
 )

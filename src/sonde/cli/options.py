@@ -34,7 +34,8 @@ OPTIONS = [
            "trace this container, pod or service only: its name, or a container's id"),
     Option(("--by",), "KIND", "OPTIONS", "container, pod or service: show it in place of process names"),
     Option(("-c", "--cmd"), "COMMAND", "OPTIONS",
-           "run a command when everything is attached, and end with it; tools with -p trace it and what it starts"),
+           "run a command when everything is attached, and end with it; tools with [-p PID] trace what it starts"),
+    Option(("--follow",), "", "OPTIONS", "with -p or -c: also trace what the process starts, and nothing else"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
            "output format: text, json, folded, flamegraph, pprof, otlp, heatmap, dot, html, csv, perfetto or "

@@ -112,6 +112,8 @@ def _apply_tool(parsed: Parsed, tool: Tool, params: list[str]) -> None:
         tool.check_process()
     if parsed.has("container"):
         tool.check_container()
+    if parsed.has("follow"):
+        tool.check_follow()
     parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
     parsed.follows_command = tool.asks_who_runs
     if parsed.has("by"):
@@ -194,18 +196,38 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
 
 def options_and_process(parsed: Parsed, params: list[str]) -> tuple[Options, Process | None]:
     """What is asked of the compiler, and the process of -p or -c. A tool or command that can be limited to a process
-    traces that of -c alone, unless it follows what the command starts; a script asks for ``cpid`` itself."""
+    traces that of -c alone, unless it follows what the command starts; a script asks for ``cpid`` itself. With --follow
+    each traces what the process starts, too."""
+    follows = parsed.has("follow")
+    if follows:
+        hand_over_process(parsed)
     options = options_of(parsed, params)
     process = process_of(parsed)
-    if parsed.has("cmd") and process is not None:
+    if process is None:
+        return options, process
+    own = parsed.process_option not in ("", "pid")
+    if follows or parsed.has("cmd"):
         options.cpid = process.pid
-        if parsed.follows_command:
-            options.family = True
-        elif parsed.process_option == "pid":
-            options.pid = process.pid
-        elif parsed.process_option:
-            options.named.setdefault(parsed.process_option, str(process.pid))
+    if follows and own:
+        options.knows_family, options.pid = True, 0
+    elif follows or parsed.has("cmd") and parsed.follows_command:
+        options.family = True
+    elif parsed.has("cmd") and parsed.process_option == "pid":
+        options.pid = process.pid
+    if own and options.cpid and not options.family:
+        options.named.setdefault(parsed.process_option, str(process.pid))
     return options, process
+
+
+def hand_over_process(parsed: Parsed) -> None:
+    """For --follow: the process that a tool's own -p names as Sonde's. UsageError if there is nothing to follow."""
+    named = parsed.named.pop(parsed.process_option, "")
+    if named:
+        parsed.options["pid"] = named
+    if not parsed.has("pid") and not parsed.has("cmd"):
+        raise UsageError("--follow follows a process and what it starts: -p PID or -c COMMAND")
+    if named and parse_whole(named) is None:
+        raise UsageError(f"--follow follows one process, not '{named}'", ["its children are followed with it"])
 
 
 def new_trace(source: Source, options: Options, process: Process | None, parsed: Parsed,

@@ -113,7 +113,7 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
     printer = _make_printer(trace, parsed, out, showing)
     printer.is_incomplete = session.is_incomplete
     trace.keeps_maps = False
-    children = UntracedChildren(trace.process if trace.options.warnings else None)
+    children = UntracedChildren(trace.process if trace.options.warnings and not trace.options.is_followed else None)
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
     _announce_run(trace, parsed, out)
@@ -146,7 +146,8 @@ def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing |
         out.write_note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
     status = session.status & 0xFF if session.reason == "exit" else 0
     if showing is not None and showing.is_empty:
-        EmptyPicture(trace.provenance.seconds, trace.process, session.reason, trace.spec, children.count).report(out)
+        EmptyPicture(trace.provenance.seconds, trace.process, session.reason, trace.spec, children.count,
+                     trace.options.is_followed).report(out)
         status = status or 1
     out.flush(True)
     return status

@@ -342,7 +342,7 @@ class Unit:
         return self.groups.index((kind, text))
 
     def family(self) -> str:
-        """What the command of -c has started: see layouts/shared_maps.py."""
+        """What the process of -p or -c has started: see layouts/shared_maps.py."""
         return self.internal(FAMILY, lambda: MapSpec(FAMILY, "hash", 8, 8, MOST_PROCESSES))
 
     def ring(self, control: bool) -> str:

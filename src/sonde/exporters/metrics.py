@@ -42,8 +42,8 @@ OTHER = "other"
 MOST_PROBES = 100  # with a counter of lost events even while it is 0
 COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
 SECONDS, BYTES, RATE, NUMBER = "s", "By", "By/s", "1"  # UCUM's codes
-EVENTS, MAPPINGS, PROCESSES, GROUPS, KEYS, FAILURES, ADDRESSES = (
-    "{event}", "{mapping}", "{process}", "{group}", "{key}", "{failure}", "{address}")
+EVENTS, MAPPINGS, PROCESSES, GROUPS, KEYS, FAILURES, ADDRESSES, FILES = (
+    "{event}", "{mapping}", "{process}", "{group}", "{key}", "{failure}", "{address}", "{file}")
 _KINDS = {"count": COUNTER, "hist": HISTOGRAM, "lhist": HISTOGRAM, "stats": SUMMARY}
 
 Labels = tuple[str, ...]
@@ -303,8 +303,10 @@ class Gatherer:
                    [((), losses.shared)], ADDRESSES),
             Family("unplaced_events", COUNTER, "events before it was known whose control group it is", ("name",),
                    [((name,), count) for name, count in (*losses.unplaced, *losses.unnamed)], EVENTS),
-            Family("strayed_processes", COUNTER, "processes of -c that could not be followed", (),
+            Family("strayed_processes", COUNTER, "processes of -p or -c that could not be followed", (),
                    [((), losses.strayed)], PROCESSES),
+            Family("uncovered_files", COUNTER, "files that had no probes when followed processes mapped them", (),
+                   [((), losses.uncovered)], FILES),
             Family("unknown_groups", COUNTER, "control groups that could not be followed", (),
                    [((), losses.unknown)], GROUPS),
             Family("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"),

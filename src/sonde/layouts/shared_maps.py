@@ -53,9 +53,10 @@ Control groups (maps of scripts that compare a container, pod or service with a 
                    ids are not above the global ``groups_until``; with EARLY_UNSURE, that __groups knows more
     __unplaced     u64 id, u64 the bits that were asked for -> u64 events for which they were not known
 
-Processes (map of scripts that are compiled for ``Options.family``)::
+Processes (map of scripts for which ``Options.is_followed``)::
 
-    __family       u64 address of a struct signal_struct -> u64: what -c started, threads apart, but for the command
+    __family       u64 address of a struct signal_struct -> u64: what the process of -p or -c started, threads apart;
+                   with -p and for scripts that ask for ``in_family`` that process itself, too
 """
 
 from __future__ import annotations

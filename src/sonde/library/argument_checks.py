@@ -33,6 +33,7 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "budget": ("a share of one CPU's time from 0.001 to 1, as 0.02 for 2% (0: no budget)",
                lambda value: type(value) in (int, float) and (value == 0 or 0.001 <= value <= 1)),
     "container": ("the name of a container, pod or service", _is_text),
+    "follow": ("True or False", lambda value: isinstance(value, bool)),
     "flight": ('a time like "30s", or "30s,64M" with the memory for it', _is_text),
 }
 

@@ -21,6 +21,7 @@ from ..layouts.shared_maps import FAMILY
 from ..layouts.unwind_format import unwind_rows
 from ..semantics.script_options import Options
 from ..source import Source
+from ..spec import UserDetail
 from .argument_checks import check_arguments
 from .traced_run import TracedRun
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..compiling import Show
     from ..kernel.groups.lookup import Groups
+    from ..runtime.attach.late_images import LateImages
     from ..runtime.records.events import Event
     from ..runtime.session import Session
     from ..runtime.traced_command import Process
@@ -71,6 +73,7 @@ class Trace(TracedRun):
         self._budget = budget
         self._group_log: GroupLog | None = None
         self._family_log: FamilyLog | None = None
+        self._late_images: LateImages | None = None
         self._entered = False
         self._tell: Callable[[str], object] = str  # as the session's own
         self._groups_until = 0  # the id of the youngest control group, before this trace looked at them
@@ -127,10 +130,10 @@ class Trace(TracedRun):
         return True
 
     def _close_context(self) -> None:
-        for thing in (self._group_log, self._family_log, self._context):
+        for thing in (self._group_log, self._late_images, self._family_log, self._context):
             if thing is not None:
                 thing.close()
-        self._group_log = self._family_log = None
+        self._group_log = self._family_log = self._late_images = None
 
     def _release_process(self) -> None:
         """A command that was forked and waits for its probes must not wait for ever."""
@@ -169,10 +172,10 @@ class Trace(TracedRun):
 
     def _global_values(self) -> dict[str, int]:
         wanted = self.spec.globals
-        values: dict[str, int] = {}
+        values = {"cpid": self.options.cpid} if self.options.cpid else {}
         if "pidns_dev" in wanted:
             info = os.stat("/proc/self/ns/pid")
-            values = {"pidns_dev": info.st_dev, "pidns_ino": info.st_ino}
+            values |= {"pidns_dev": info.st_dev, "pidns_ino": info.st_ino}
         if "tai_offset" in wanted:
             from ..kernel.host import tai_clock_offset
             values["tai_offset"] = tai_clock_offset()
@@ -194,6 +197,8 @@ class Trace(TracedRun):
         if FAMILY in self.session.maps:
             self._family_log = self._follow_family()
             self.session.follow(self._family_log)
+            self._late_images = self._watch_for_images()
+            self.session.follow(self._late_images)
         if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
             context.remember_process(self.process.pid)
         self._reader = MapReader(self.session.maps, self._context)
@@ -216,12 +221,20 @@ class Trace(TracedRun):
         return GroupLog(Session(spec), self.spec, self.session.maps, groups, self._groups_until)
 
     def _follow_family(self) -> FamilyLog:
-        """What the command of -c starts, from now on."""
-        from ..runtime.session import Session
-        from .process_family import FOLLOW, FamilyLog
-        assert self.process is not None
-        values = self._global_values() | {"cpid": self.process.pid}
-        return FamilyLog(Session(compile_or_recall(FOLLOW, Options()), values=values), self.session.maps)
+        """What the process of -p or -c starts, from now on, and has started where the programs cannot know it."""
+        from .process_family import FamilyLog
+        return FamilyLog(self.session.maps, self._global_values(),
+                         bool(self.options.pid) or self.options.knows_family)
+
+    def _watch_for_images(self) -> LateImages | None:
+        """Sets user probes in files that the processes of the family map for the first time."""
+        programs = self.session.programs
+        if not any(isinstance(point.detail, UserDetail) and point.detail.image
+                   for program in programs for point in program.spec.attach):
+            return None
+        from ..runtime.attach.late_images import LateImages
+        return LateImages(programs, self.session.late_links, self.options.cpid,
+                          not hasattr(self.process, "start"), lambda: self.session.done)
 
     # flight
 
@@ -280,7 +293,8 @@ class Trace(TracedRun):
 
 def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str | Sequence[str] | None = None,
           unsafe: bool = False, world: World | None = None, handle_signals: bool = False,
-          memory: int | None = None, budget: float = 0.0, container: str = "", flight: str = "") -> Trace:
+          memory: int | None = None, budget: float = 0.0, container: str = "", flight: str = "",
+          follow: bool = False) -> Trace:
     """Compile ``source`` (a script's text) for tracing; use the result as a context manager.
 
     ``params`` are $1, $2 ...; ``pid`` limits it to a process and ends with it; ``command`` is started when the
@@ -288,11 +302,14 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
     (128 MiB). ``budget`` is the share of one CPU's time that the programs may take (0.02 is ``--budget 2%``; 0: no
     budget); what it kept back is in ``losses.withheld``. ``container`` limits it to the tasks in the container, pod or
     service of that name, as ``-C`` does. ``flight`` ("30s", "5m,256M") keeps what the script sends in the kernel, until
-    ``dump()`` gives out the latest. Raises UsageError and CompileError at once, and PrivilegeError,
-    MissingFeatureError, AttachError or VerifierError on entering.
+    ``dump()`` gives out the latest. ``follow``: what the process of ``pid`` or ``command`` has started and starts is
+    traced as well, as with ``--follow``, and nothing else. Raises UsageError and CompileError at once, and
+    PrivilegeError, MissingFeatureError, AttachError or VerifierError on entering.
     """
     check_arguments(source=source, params=params, pid=pid, command=command, memory=memory, budget=budget,
-                    container=container, flight=flight)
+                    container=container, flight=flight, follow=follow)
+    if follow and not pid and command is None:
+        raise UsageError("follow=True follows a process: pid=... or command=...")
     window = region = 0
     if flight:
         from .flight.settings import parse_flight
@@ -305,7 +322,8 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
         from ..runtime.traced_command import Process as Watched
         process = Watched(pid)
     options = Options(params=list(params), pid=pid, group=container,
-                      cpid=process.pid if command is not None and process else 0, unsafe=unsafe, timed=True,
+                      cpid=process.pid if process and (follow or command is not None) else 0, family=follow,
+                      unsafe=unsafe, timed=True,
                       env=script_environment(), flight=region)
     run = Trace(Source("stdin", source), options, process, world, handle_signals,
                   memory=Memory(memory) if memory else None, budget=budget)

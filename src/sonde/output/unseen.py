@@ -32,7 +32,8 @@ class UntracedChildren:
         one = self.count == 1
         out.write_note(f"WARNING: process {self._process.pid} ({self._process.name}) has {self.count} "
                        f"child{'' if one else 'ren'} ({names}), which {'is' if one else 'are'} not traced")
-        out.write_note("HINT: -p takes the id of a child; -C traces all of a container, pod or service")
+        out.write_note("HINT: --follow traces them, too; -p takes the id of a child; -C traces all of a container, "
+                       "pod or service")
 
 
 class EmptyPicture(Record):
@@ -44,6 +45,7 @@ class EmptyPicture(Record):
     reason: str
     spec: ScriptSpec
     children: int
+    is_followed: bool
 
     def report(self, out: Output) -> None:
         """Say that nothing was collected, and what may be the reason."""
@@ -60,6 +62,6 @@ class EmptyPicture(Record):
                          + (": perhaps its children do" if self.children else ""))
             if any(point.kind == "profile" for program in self.spec.programs for point in program.attach):
                 hints.append("samples show what is on a CPU; sonde flame --off-cpu shows where threads wait")
-        if isinstance(process, Child):
-            hints.append("what the command itself starts is not traced")
+        if isinstance(process, Child) and not self.is_followed:
+            hints.append("what the command itself starts is not traced: --follow traces it, too")
         return hints or ["the clauses of the script did not run, or their predicates were never true"]

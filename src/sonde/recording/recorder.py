@@ -489,4 +489,4 @@ def plain_losses(spec: ScriptSpec, losses: Losses) -> JsonObject:
             "early": losses.early, "shared": losses.shared,
             "withheld": None if withheld is None else dict(zip(withheld._fields, withheld.values())),
             "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown,
-            "strayed": losses.strayed}
+            "strayed": losses.strayed, "uncovered": losses.uncovered}

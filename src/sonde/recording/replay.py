@@ -235,7 +235,8 @@ def _read_losses(spec: ScriptSpec, plain: JsonObject) -> Losses:
                   _counts(plain.get("skipped")), withheld=withheld,
                   unplaced=_counts(plain.get("unplaced", [])), unnamed=_counts(plain.get("unnamed", [])),
                   **{name: as_integer(plain.get(name, 0), 0)
-                     for name in ("late", "short", "unseen", "early", "shared", "unknown", "strayed")})
+                     for name in ("late", "short", "unseen", "early", "shared", "unknown", "strayed",
+                                  "uncovered")})
 
 
 def _seconds(plain: Json) -> float:

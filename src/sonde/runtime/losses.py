@@ -84,12 +84,13 @@ class Losses(Record):
     unplaced: list[tuple[str, int]] = []  # by container, pod or service: its events before it was known to be that
     unnamed: list[tuple[str, int]] = []   # the same for containers whose name nothing gives
     unknown: int = 0                      # control groups that could not be followed: names and filters may lack them
-    strayed: int = 0                      # processes of -c that could not be followed
+    strayed: int = 0                      # processes of -p or -c that could not be followed
+    uncovered: int = 0                    # files that followed processes mapped before probes were set in them
 
     def __bool__(self) -> bool:
         return bool(self.records or self.errors or self.skipped or self.late or self.short or self.unseen
                     or self.early or self.shared or self.unplaced or self.unnamed or self.unknown or self.strayed
-                    or self.withheld)
+                    or self.uncovered or self.withheld)
 
     def __str__(self) -> str:
         return "; ".join(self.sentences) or "nothing was lost"
@@ -133,6 +134,9 @@ class Losses(Record):
         if self.strayed:
             lines.append(f"{self.strayed} process{'es' * (self.strayed > 1)} could not be followed: what they and "
                          "those that they started did is not shown")
+        if self.uncovered:
+            lines.append(f"{self.uncovered} file{_plural_suffix(self.uncovered)} had no probes when processes mapped "
+                         f"{'them' if self.uncovered > 1 else 'it'}: calls until then, or all of them, are not counted")
         return lines + [f"{probe}: {describe_skipped(probe, count)}" for probe, count in self.skipped]
 
 

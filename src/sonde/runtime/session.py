@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mmap import mmap
     from typing import Self
 
+    from .attach.links import Links
     from .costs.budget import Budget
     from .flight.flight_memory import FlightMemory
     from .waiting import FollowedLog
@@ -185,6 +186,11 @@ class Session:
     def attached(self) -> int:
         """How many attach points there are, each counted for each of its clauses."""
         return self._attachments.count
+
+    @property
+    def late_links(self) -> list[Links]:
+        """To be filled by who attaches programs to more places while the session runs."""
+        return self._attachments.late
 
     @property
     def warnings(self) -> list[AttachError]:

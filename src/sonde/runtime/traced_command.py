@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def children_of(pid: int) -> list[int]:
+    """The living children of a process; [] if it has ended, or the kernel does not say (CONFIG_PROC_CHILDREN)."""
+    pids: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                pids += map(int, file.read().split())
+    except OSError:
+        pass
+    return pids
+
+
 class Process:
     """A process whose end the session waits for; ``fd`` becomes readable when it has ended."""
 
@@ -36,16 +48,8 @@ class Process:
             return "process"
 
     def children(self) -> list[int]:
-        """The process's living children; [] if it has ended, or the kernel does not say
-        (CONFIG_PROC_CHILDREN)."""
-        pids: list[int] = []
-        try:
-            for thread in os.listdir(f"/proc/{self.pid}/task"):
-                with open(f"/proc/{self.pid}/task/{thread}/children", encoding="ascii") as file:
-                    pids += map(int, file.read().split())
-        except OSError:
-            pass
-        return pids
+        """The process's living children; see :func:`children_of`."""
+        return children_of(self.pid)
 
     def has_ended(self) -> bool:
         """Whether the process has ended."""

@@ -40,7 +40,7 @@ def _make_attach(finder: ProbeFinder, kind: str, function: BpfFunction, wild: bo
     known = finder.world.kernel_function(function.name, target)
     if known is None:
         return None
-    return Attach(kind, f"{kind}:{target}:{function.name}", target, function.name, pid=finder.options.pid,
+    return Attach(kind, f"{kind}:{target}:{function.name}", target, function.name, pid=finder.options.lone_process,
                   detail=KernelDetail(known.id, target, known.result), wild=wild)
 
 

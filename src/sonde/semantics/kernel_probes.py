@@ -118,7 +118,7 @@ def _expand_address(finder: ProbeFinder, point: AttachPoint, kind: str, way: str
         return finder.error("probe-form", f"{kind} probes need a function's name, not an address", point)
     if not finder.options.unsafe:
         return finder.error("unsafe", "Probing by address requires --unsafe", point)
-    return [Attach(kind, f"kprobe:{text}", "", "", parse_number(text) or 0, pid=finder.options.pid)]
+    return [Attach(kind, f"kprobe:{text}", "", "", parse_number(text) or 0, pid=finder.options.lone_process)]
 
 
 def _expand_functions(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, module: str, function: str,
@@ -306,7 +306,7 @@ def _make_attach(finder: ProbeFinder, kind: str, way: str, module: str, function
         target, name = module or "vmlinux", f"{kind}:{module or 'vmlinux'}:{function}"
     else:
         target, name = module if named else "", f"{kind}:{f'{module}:' if named else ''}{function}{shown}"
-    return Attach(kind, name, target, function, offset, pid=finder.options.pid, detail=detail,
+    return Attach(kind, name, target, function, offset, pid=finder.options.lone_process, detail=detail,
                   way=way if way != kind else "", wild=wild)
 
 

@@ -41,10 +41,15 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
         address = finder.world.process_symbol(pid, where) if pid else finder.world.kernel_symbol(where)
         if address is None:
             side = f"process {pid}" if pid else "the kernel"
+            if finder.options.is_followed:
+                side = "--follow watches the kernel's memory: it"
             return finder.report_missing(point, [
                 f"{side} has no symbol '{where}'",
                 "give an address" + ("" if pid else ", or a process with -p whose symbol it is")],
                 f"Invalid function/address argument: {describe_bad_number(where)}")
+    if finder.options.is_followed and address < 1 << 63:
+        return finder.error("probe-form", "a watchpoint is at an address of one process: --follow is not for it", point,
+                            ["without --follow, -p PID watches one of them"])
     if address == 0:
         return finder.error("probe-form", "watchpoint must be attached to a non-zero address", point)
     if mode == "x":
@@ -85,15 +90,16 @@ def expand_iterator(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -
             "iter probe type does not support wildcards" if is_pattern(name) else
             f"iter {name} not available for your kernel version.")
     context = finder.world.find_struct(f"bpf_iter__{name}")
-    if finder.options.pid and (context is None or context.field("task") is None):
-        return finder.error("iter-pid", f"iter:{name} goes over objects that belong to no process: -p cannot "
+    if (finder.options.pid or finder.options.family) and (context is None or context.field("task") is None):
+        option = "--follow" if finder.options.family else "-p"
+        return finder.error("iter-pid", f"iter:{name} goes over objects that belong to no process: {option} cannot "
                             "choose among them", point, ["it works with iter:task, iter:task_file and iter:task_vma"])
     detail = KernelDetail(finder.world.kfunc_id(f"bpf_iter_{name}"), "vmlinux")
     if len(parts) == 2:
         if not parts[1] or "\0" in parts[1] or parts[1].endswith("/"):
             return finder.error("probe-form", f"iter:{name}: a pin is a file's name", point)
         detail.pin = posixpath.join(BPF_FILES, parts[1])
-    return [Attach("iter", f"iter:{':'.join(parts)}", event=name, pid=finder.options.pid, detail=detail)]
+    return [Attach("iter", f"iter:{':'.join(parts)}", event=name, pid=finder.options.lone_process, detail=detail)]
 
 
 def available_iterators(finder: ProbeFinder) -> list[str]:

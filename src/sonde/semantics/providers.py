@@ -110,7 +110,7 @@ def _expand_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[str]
         return finder.report_missing(point, _near_tracepoint(finder, category, event))
     else:
         events = [(category, event)]
-    pid = finder.options.pid
+    pid = finder.options.lone_process
     return [Attach("tracepoint", f"tracepoint:{c}:{e}", c, e, pid=pid) for c, e in events]
 
 
@@ -132,7 +132,7 @@ def _expand_raw_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[
     if not 1 <= len(parts) <= 2:
         return finder.report_part_count(point, "2 or 1", "rawtracepoint:[module:]event")
     module, event = parts if len(parts) == 2 else ("", parts[0])
-    pid = finder.options.pid
+    pid = finder.options.lone_process
     if not event:
         return finder.error("probe-form", "rawtracepoint should be attached to a function", point,
                             ["write rawtracepoint:[module:]event"])

@@ -13,8 +13,9 @@ class Options(Record):
     pid: int = 0                # -p
     group: str = ""             # -C: events of tasks in this container, pod or service only
     by: str = ""                # --by: container, pod or service, to be shown instead of tasks' names
-    cpid: int = 0               # pid of the -c child
-    family: bool = False        # only that child and all that it starts are traced
+    cpid: int = 0               # pid of the -c child, or of the process of -p whose family is traced
+    family: bool = False        # only events while this process, or what it starts, runs
+    knows_family: bool = False  # the script asks itself which tasks are of the family
     unsafe: bool = False
     returns: str = ""           # --returns: the way of uretprobes: "instructions", "kernel"; "": as fits the file
     mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end
@@ -35,7 +36,17 @@ class Options(Record):
     kinds: list[str] = []       # of probes that it may have, besides its own and intervals; empty: all
 
     @property
+    def is_followed(self) -> bool:
+        """Whether the processes that the one of -p or -c starts are traced, too."""
+        return self.family or self.knows_family
+
+    @property
     def own_process(self) -> int:
-        """The process of -p or -c, to which probes in user programs and samples are limited, as in bpftrace; a tool
-        that follows what the command starts looks at all."""
-        return self.pid or (0 if self.family else self.cpid)
+        """The process of -p or -c, to which probes in user programs and samples are limited, as in bpftrace; 0 where
+        what it starts is followed: these are attached for all processes then, and see the first call of each."""
+        return 0 if self.is_followed else self.pid or self.cpid
+
+    @property
+    def lone_process(self) -> int:
+        """The process of -p where nothing but it is traced."""
+        return 0 if self.is_followed else self.pid

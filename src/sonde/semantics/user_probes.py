@@ -59,8 +59,10 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
     if line and kind == "uretprobe":
         return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
     paths = finder.world.find_binaries(parts[0], finder.options.pid)
+    by_name = not line and not named
     if not paths:
-        return _in_flat_file(finder, point, kind, parts) or report_no_file(
+        awaited = by_name and _await_file(finder, point, parts)
+        return _in_flat_file(finder, point, kind, parts) or awaited or report_no_file(
             finder, point, parts[0] or f"/proc/{finder.options.pid}/exe")
     attach: list[Attach] = []
     for path in paths:
@@ -73,7 +75,12 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
                 attach += _attach_mangled(finder, point, kind, path, parts[1], parts[2], len(paths) == 1)
         else:
             attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-    return choose_ways(finder, point, _note_builds(finder, attach))
+    if not attach and by_name and len(paths) > 1:
+        return _await_file(finder, point, parts)
+    attach = choose_ways(finder, point, _note_builds(finder, attach))
+    if finder.options.is_followed and parts[0] and by_name:
+        _note_written(attach, parts)
+    return attach
 
 
 def _note_builds(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
@@ -91,6 +98,26 @@ def _note_builds(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
             detail.skipped = finder.world.stack_check_length(item.target, item.offset)
             item.offset += detail.skipped
     return attach
+
+
+def _await_file(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    """An attach point without a file, for those that followed processes may map; [] if none can be meant."""
+    path, function = parts
+    if not finder.options.is_followed or not path or "+" in function or parse_number(function) is not None:
+        return []
+    if finder.options.warnings:
+        finder.diagnostics.warning("missing-probe", f"no file has {finder.kind}:{path}:{function} yet: it is set where "
+                                   "a followed process maps one", point.span)
+    return [Attach(finder.kind, f"{finder.kind}:{path}:{function}", "", function,
+                   detail=UserDetail(True, image=path, function=function), wild=True)]
+
+
+def _note_written(attach: list[Attach], parts: list[str]) -> None:
+    """Functions by their names can be meant in files to come, too."""
+    for item in attach:
+        detail = detail_of(item, UserDetail)
+        if detail.entry and item.event:
+            detail.image, detail.function = parts[0], parts[1]
 
 
 def unreadable_hints(finder: ProbeFinder, path: str) -> list[str]:

@@ -104,6 +104,12 @@ class Tool(Record):
             raise UsageError(f"{self.name} cannot be limited to a container: its events happen whichever task is "
                              "running", [f"without -C it shows all: sonde {self.name}"])
 
+    def check_follow(self) -> None:
+        """UsageError if --follow is not for it: it neither is of who runs, nor does its script ask for the family."""
+        self.check_process()
+        if not self.asks_who_runs and b"in_family" not in read_shipped(self.path):
+            raise UsageError(f"{self.name} is of one process, not of what that starts: it takes no --follow")
+
     def needs_in(self, release: str) -> str:
         """A sentence with what it needs, where that has "(Linux 5.19)" and is younger than ``release`` ("5.10.0"); else
         ""."""

@@ -80,7 +80,7 @@ def test_a_file_of_another_root_is_not_taken_for_ours(log: MappingLog, tmp_path:
     """It cannot be read there, and ours has another of its name: no names are better than wrong ones."""
     program = os.path.realpath(sys.executable)
     log._opening = time.monotonic() + 100
-    log._apply_record(10, 0, reported(os.fsencode(program)))
+    log.apply_record(10, 0, reported(os.fsencode(program)))
     mapping = log.find_mapping(77, 0x1234)
     assert mapping is not None and mapping.name == program and mapping.path == str(tmp_path) + program
     assert UserSymbols(log).lookup(77, 0x1234) == UserSymbol("", 0x234, program)
@@ -118,7 +118,7 @@ def test_a_fork_has_its_parent_s_mappings(monkeypatch: pytest.MonkeyPatch) -> No
         place = read_maps(os.getpid())[0].start
         mapping = log.find_mapping(child, place)
         assert mapping is not None and mapping.name == os.path.realpath(sys.executable)
-        log._apply_record(10, 0, struct.pack("=IIQQQ", child, child, place, 4096, 0) + bytes(32) + b"/other\0")
+        log.apply_record(10, 0, struct.pack("=IIQQQ", child, child, place, 4096, 0) + bytes(32) + b"/other\0")
         log.note_name(child, place)
         assert log.shared == 0
     finally:

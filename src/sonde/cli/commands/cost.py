@@ -68,8 +68,8 @@ def main(parsed: Parsed) -> int:
     from .generated import number_option
     del parsed.words[:1]
     seconds = number_option(parsed.command_options, "seconds", 1, 60)
-    if parsed.has("unsafe") or parsed.has("cmd"):
-        raise UsageError("sonde cost looks at what would happen: --unsafe and -c have no place there")
+    if parsed.has("unsafe") or parsed.has("cmd") or parsed.has("follow"):
+        raise UsageError("sonde cost looks at what would happen: --unsafe, -c and --follow have no place there")
     if parsed.get("format", "text") not in ("text", "json"):
         raise UsageError(f"sonde cost prints text or json, not {parsed.get('format')}")
     if not parsed.words and not parsed.has("e"):

@@ -18,7 +18,8 @@ PAGE = """\
 flame: a flame graph of where programs spend their time: on the CPU, off it, and who ended their waiting
 
 USAGE
-  sonde flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID | -c COMMAND] [-o FILE] [-f FORMAT] [SECONDS]
+  sonde flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID | -c COMMAND] [--follow] [-o FILE] [-f FORMAT]
+              [SECONDS]
   sonde flame --diff BEFORE AFTER [-o FILE]
 
   Draws when it ends: at Ctrl-C, with the process, or after SECONDS. The graph is SVG for a browser; without -o it goes
@@ -92,8 +93,11 @@ def main(parsed: Parsed) -> int:
     if "container" in options and script != "on-cpu.bt":
         raise UsageError("-C is for time on the CPU: a thread goes on where another, of any container, leaves off",
                          ["--by container shows whose the stacks are"])
+    if parsed.has("follow"):
+        requests.hand_over_process(parsed)
     process = requests.process_of(parsed)
-    goroutines = _source_of_goroutines(process) if script == "off-cpu.bt" and process is not None else None
+    goroutines = _source_of_goroutines(process) if script == "off-cpu.bt" and process is not None \
+        and not parsed.has("follow") else None  # a tree is shown by thread
     if goroutines is not None:
         title, named["minor"] = "Goroutines waiting", str(goroutines[1])
     else:
@@ -105,7 +109,10 @@ def main(parsed: Parsed) -> int:
     stacks = _readable_stacks(native=bool(named.pop("no-python", "")))
     named.update(dict.fromkeys(stacks if goroutines is None else (), "true"))
     source = goroutines[0] if goroutines is not None else read_script(os.path.join(tools.FOLDER, "flame", script))
-    trace = requests.new_trace(source, requests.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
+    wanted = requests.options_of(parsed, parsed.words[1:] + parsed.rest)
+    if parsed.has("follow") and process is not None:
+        wanted.knows_family, wanted.cpid = True, process.pid
+    trace = requests.new_trace(source, wanted, process, parsed)
     status = script_run.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):
         requests.print_to_stderr(f"Wrote {options['output']}")

@@ -67,7 +67,7 @@ NOTES
   shows it again, in any form, and with --by host. -p and -c have no place here.
 """
 
-_REFUSED = ("pid", "cmd", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "count",
+_REFUSED = ("pid", "cmd", "follow", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "count",
             "every")
 
 

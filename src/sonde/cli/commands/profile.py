@@ -65,6 +65,10 @@ LIMIT = 4096  # CPUs
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
     words = parsed.words[1:] + parsed.rest
+    if parsed.has("follow"):
+        from ..requests import hand_over_process
+        parsed.process_option = "processes"
+        hand_over_process(parsed)
     if "processes" in parsed.named:
         check_processes("--processes", parsed.named["processes"])
     return run_script("profile", build_script(parsed.named, words), parsed, int(words[0]) if words else 0)

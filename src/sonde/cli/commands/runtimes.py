@@ -163,7 +163,8 @@ def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:
         files, whose, condition = mapped_files(pid), f"process {pid}", ""
     else:
         command = parsed.get("cmd")
-        files, whose, condition = list(_files_of_command(command)), command, "pid == cpid"
+        files, whose = list(_files_of_command(command)), command
+        condition = "" if parsed.has("follow") else "pid == cpid"
     if pid and not files:
         from ...base.installation import as_root
         raise UsageError(f"process {pid} shows none of its files: it is the kernel's, or another user's",

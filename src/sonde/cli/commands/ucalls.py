@@ -117,7 +117,7 @@ if (has_key(@depth, $who)) {{
 
 
 def _syscalls(timed: bool, unit: str, divisor: int) -> str:
-    mine = "/!has_cpid || pid == cpid/"
+    mine = "/!has_cpid || pid == cpid || in_family/"
     if not timed:
         return f"tracepoint:raw_syscalls:sys_enter {mine} {{ @syscalls[syscall_name(args.id)] = count(); }}\n"
     return ("let @entered = hash(max_threads);\n"

@@ -208,7 +208,7 @@ def main(parsed: Parsed) -> int:
     source, params = requests.program_of(parsed)
     if source is None:
         return 0
-    if parsed.has("pid") or parsed.has("cmd") or parsed.process_option in parsed.named:
+    if any(map(parsed.has, ("pid", "cmd", "follow"))) or parsed.process_option in parsed.named:
         raise UsageError("unit: a service takes neither -p nor -c: it outlives what they name")
     spec = compile(source, requests.options_of(parsed, params), requests.permitted(live_world(), parsed))
     if parsed.has("flight"):

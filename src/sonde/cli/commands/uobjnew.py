@@ -60,7 +60,8 @@ def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -
     """The program for these options and runtimes; without runtimes, for malloc()."""
     subject = ", ".join(runtime.name for runtime in runtimes) or "c"
     clauses = [_made(runtime) for runtime in runtimes] or [
-        "uprobe:libc:malloc\n/!has_cpid || pid == cpid/\n{ @objects[arg0] = count(); @bytes[arg0] = sum(arg0); }\n"]
+        "uprobe:libc:malloc\n/!has_cpid || pid == cpid || in_family/\n"
+        "{ @objects[arg0] = count(); @bytes[arg0] = sum(arg0); }\n"]
     tops = [(name, number_option(named, option))
             for name, option in (("@objects", "top-count"), ("@bytes", "top-size"))]
     sized = not runtimes or any(size for runtime in runtimes for _, _, size in runtime.language.objects)

@@ -73,6 +73,6 @@ def script(runtimes: list[Runtime], native: bool) -> str:
         *[runtime.clause([probe], f'{_ROW}, arg3, "{probe.rpartition("_")[2]}", str(arg0, arg1 + 1));')
           for runtime in runtimes for probe in runtime.language.threads],
         *[f"uprobe:{library}:pthread_create\n"
-          f'/{condition}exists("uprobe:libpthread:pthread_create") && (!has_cpid || pid == cpid)/\n'
+          f'/{condition}exists("uprobe:libpthread:pthread_create") && (!has_cpid || pid == cpid || in_family)/\n'
           f'{{ {_ROW}, tid, "pthread", usym(arg2)); }}\n'
           for library, condition in (("libpthread", ""), ("libc", "!")) if native]])

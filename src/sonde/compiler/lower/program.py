@@ -5,20 +5,19 @@ from __future__ import annotations
 from ...layouts.uapi import BPF_F_MMAPABLE
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
-from ...types import GROUPS, UINT64, round_up
+from ...types import GROUPS, round_up
 from .. import helpers as h
 from ..builder import Builder
 from ..compilation import Unit, region_count
 from ..dominators import dominator_tree, first_use
 from ..gated_clauses import asks_for_group, has_gate, is_exempt
-from ..ir import BasicBlock, BpfFunction, MapAddr, MapFd, Op, Reg
+from ..ir import BasicBlock, BpfFunction, MapAddr, Op, Reg
 from ..plan import Plan
-from . import expressions, groups, locations, memory, statements, writing
+from . import expressions, family, groups, locations, memory, statements, writing
 from .control import conditions, gate, loops, subprograms
 from .core import Lower
-from .memory import read_scalar
 from .state import COMMITS, RESERVES
-from .tasks import current_task, process_id, task_memory
+from .tasks import process_id
 
 
 class ProgramLowering(Lower):
@@ -74,17 +73,9 @@ def _only_process(lo: Lower, pid: int) -> None:
 
 
 def _only_family(lo: Lower) -> None:
-    """Leave for processes that the command of -c did not start, for tools that follow what it starts; see
-    library/process_family.py."""
-    ours, other = lo.b.block("family"), lo.b.block("started")
-    lo.b.branch("jeq", process_id(lo), lo.b.load(lo.unit.global_word("cpid"), 0, 8), ours, other)
-    lo.b.start(other)
-    with lo.scope():
-        key = lo.temp(8, "process")
-        signal = read_scalar(lo, task_memory(lo, current_task(lo), "signal"), UINT64)
-        lo.b.store(key.base, key.off, signal)
-        member = lo.b.call(h.MAP_LOOKUP, [MapFd(lo.unit.family()), lo.operand_address(key)], "map_lookup_elem")
-        lo.b.branch("jne", member, 0, ours, lo.state.done)
+    """Leave for other processes than that of -p or -c and what it starts."""
+    ours = lo.b.block("family")
+    family.branch_on_current(lo, ours, lo.state.done)
     lo.b.start(ours)
 
 

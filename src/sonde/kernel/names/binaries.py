@@ -47,6 +47,18 @@ def _program_of(pid: int) -> list[str]:
         return []
 
 
+def names_image(written: str, name: str) -> bool:
+    """Whether ``written``, a path, a glob, a command or a library, can mean the mapped file ``name``."""
+    from fnmatch import fnmatchcase
+    if "/" in written:
+        wanted = os.path.abspath(written)
+        return fnmatchcase(name, wanted) if any(c in written for c in "*?[") else name in (wanted,
+                                                                                           os.path.realpath(wanted))
+    last = os.path.basename(name)
+    return fnmatchcase(last, written) if any(c in written for c in "*?[") else last == written or _is_library(
+        last, written)
+
+
 def mapped_files(pid: int) -> list[str]:
     """Files that a process has mapped executable, by paths that open them from here, in order of address."""
     return [file.path for file in process_files(pid)]

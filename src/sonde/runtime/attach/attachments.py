@@ -23,6 +23,7 @@ class Attachments:
 
     def __init__(self, config: Config) -> None:
         self.links, self.gated = Links(), Links()
+        self.late: list[Links] = []  # of files that followed processes have mapped since
         self.iterators: Iterators | None = None
         self.warnings: list[AttachError] = []
         self.count = 0
@@ -140,16 +141,16 @@ class Attachments:
 
     def slow_links(self) -> int:
         """How many links the kernel closes one by one, each after a pause."""
-        return self.gated.count_slow_links() + self.links.count_slow_links()
+        return sum([links.count_slow_links() for links in (self.gated, self.links, *self.late)])
 
     def stop(self) -> None:
         """Detach all programs; links that are slow to close are closed later."""
-        for links in (self.gated, self.links):
+        for links in (self.gated, self.links, *self.late):
             links.detach_all()
 
     def close(self) -> None:
         """Release everything."""
-        for links in (self.gated, self.links):
+        for links in (self.gated, self.links, *self.late):
             links.close()
         if self.iterators is not None:
             self.iterators.close()

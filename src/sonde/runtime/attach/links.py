@@ -154,7 +154,7 @@ def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missin
         return wanted - len(refused)
     done = 0
     for index, point in enumerate(spec.attach):
-        if KINDS[point.kind].session:
+        if KINDS[point.kind].session or KINDS[point.kind].user and not point.target:  # late_images.py attaches it
             done += 1
         else:
             mark = attach_cookie(spec, index) if spec.cookies else 0
@@ -275,7 +275,8 @@ def places_of(point: Attach, cookie: int) -> list[tuple[int, int]]:
 def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> bool:
     groups: dict[tuple[str, bool], list[int]] = {}
     for index, point in enumerate(spec.attach):
-        groups.setdefault((point.target, _replaces_return(point)), []).append(index)
+        if point.target:  # else it waits for a file: see late_images.py
+            groups.setdefault((point.target, _replaces_return(point)), []).append(index)
     refused: Refused = {}
     for group in groups.values():
         refused |= _attach_in_parts(spec, lambda members: _link_uprobes(spec, program, links, members), group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....types import KERNEL, Pointer, Struct, StructField
 from ...compilation import Unit
 from ...ir import BasicBlock, Operand
-from .. import memory
+from .. import family, memory
 from ..core import Lower
 from .contexts import Context
 
@@ -27,17 +27,20 @@ class IteratorContext(Context):
             there = lo.b.block("object")
             lo.b.branch("jne", lo.b.load(lo.context_pointer(), at, 8, pure=True), 0, there, leave)
             lo.b.start(there)
-        if lo.unit.options.pid and struct is not None:
-            self._only_process(lo, struct, lo.unit.options.pid, leave)
+        if struct is not None and (lo.unit.options.pid or lo.unit.options.family):
+            self._only_ours(lo, struct, leave)
 
-    def _only_process(self, lo: Lower, context: Struct, pid: int, leave: BasicBlock) -> None:
-        """Leave for tasks of other processes."""
+    def _only_ours(self, lo: Lower, context: Struct, leave: BasicBlock) -> None:
+        """Leave for tasks of other processes than that of -p, or than those that --follow follows."""
         where, task = context.field("task"), lo.world.find_struct("task_struct")
         group = task.field("tgid") if task is not None else None
         assert where is not None and task is not None and group is not None
-        mem = memory.locate_pointee(lo, self.pointer(lo, where, task.btf_id), Pointer(task, KERNEL))
-        ours = lo.b.block("ours")
-        lo.b.branch("jeq", memory.read_field(lo, mem, group), pid, ours, leave)
+        current, ours = self.pointer(lo, where, task.btf_id), lo.b.block("ours")
+        if lo.unit.options.family:
+            family.branch_on_task(lo, current, ours, leave)
+        else:
+            mem = memory.locate_pointee(lo, current, Pointer(task, KERNEL))
+            lo.b.branch("jeq", memory.read_field(lo, mem, group), lo.unit.options.pid, ours, leave)
         lo.b.start(ours)
 
     def pointer(self, lo: Lower, field: StructField, btf_id: int) -> Operand:
