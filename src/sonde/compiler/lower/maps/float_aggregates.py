@@ -1,4 +1,4 @@
-"""Map value functions of floating-point numbers: the words that types.Aggregate describes, updated in position.
+"""Map value functions of floating-point numbers: the words that types.Aggregate describes, updated in place.
 
 Sums are of integers, so that they add up in any order and over CPUs: a number of up to 53 bits is added to the two or
 three limbs of 32 bits in which it lies, in words of 64. What is less than 2^-64 is cut off. A word that has grown
