@@ -85,7 +85,7 @@ class LateImages(ProcessReports):
         self._images: dict[int, set[Key]] = {}  # of each followed process: files with late probes that it has mapped
         self._links: dict[Key, tuple[Links, str]] = {}  # with a path of the file
         self._all_links = links
-        self._said: set[Key | str] = set()
+        self._reported: set[Key | str] = set()
         self.uncovered = 0  # files that were mapped before their probes were set
         self._root = 0 if looks else root
         self._there = root if looks else 0  # 0: nobody has to look any more
@@ -149,7 +149,7 @@ class LateImages(ProcessReports):
                 if identity(path) != key:
                     del self._links[key]
                     self._all_links.remove(links)
-                    self._said.discard(key)
+                    self._reported.discard(key)
                     links.close()
 
     # files
@@ -167,7 +167,7 @@ class LateImages(ProcessReports):
                       "ended")
         elif key not in self._early:
             self._images.setdefault(pid, set()).add(key)
-            if key not in self._links and key not in self._said:
+            if key not in self._links and key not in self._reported:
                 if self._is_over():
                     self._say(key, f"WARNING: {path}, which process {pid} has mapped, had no probes before the end")
                 else:
@@ -204,12 +204,12 @@ class LateImages(ProcessReports):
                       "set are not counted")
 
     def _say(self, what: Key | str, message: str) -> None:
-        if what not in self._said:
+        if what not in self._reported:
             self.uncovered += 1
-            if len(self._said) < MOST_FILES:
+            if len(self._reported) < MOST_FILES:
                 show_notice(message)
-            if len(self._said) < MOST_NAMES:
-                self._said.add(what)
+            if len(self._reported) < MOST_NAMES:
+                self._reported.add(what)
 
 
 def _start_reader() -> None:
