@@ -23,10 +23,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from run import build, geometric_mean, run_times, statistics
+import rows
+from run import build, run_times, statistics
 
 
 class Pair(NamedTuple):
@@ -53,19 +53,19 @@ PAIRS = (
     Pair("tcplife", ("tcp", "4000"), "nswork"),
     Pair("tcpstates", ("tcp", "4000"), "nswork"),
     Pair("softirqs", ("tcp", "10000")),
-    Pair("hardirqs", ("tcp", "10000")),
     Pair("profile", ("getppid", "6000000")),
 )
 
 
 class Figures(NamedTuple):
-    """Nanoseconds in the kernel, CPU seconds, peak memory in MiB, seconds until the programs run, rows."""
+    """Nanoseconds in the kernel, CPU seconds, peak memory in MiB, seconds until the programs run, rows of the work
+    (None: it prints no row for each event)."""
 
     kernel: float
     cpu: float
     memory: float
     start: float
-    rows: int
+    rows: int | None
 
 
 def hits(pid: int) -> int:
@@ -90,6 +90,8 @@ def measure(command: list[str], pair: Pair, binary: Path) -> Figures:
             before = run_times(process.pid)
             subprocess.run([str(binary), *pair.work], check=True)
             after = run_times(process.pid)
+            if after == before:
+                raise RuntimeError("the work does not run its programs")
             time.sleep(0.3)
         finally:
             if process.returncode is None:
@@ -97,9 +99,9 @@ def measure(command: list[str], pair: Pair, binary: Path) -> Figures:
                 _, status, usage = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
-        rows = sum(pair.row.encode() in line for line in output) if pair.row else 0
+        printed = sum(pair.row.encode() in line for line in output) if pair.row else None
     spent = sum(now - before.get(key, (0, 0))[0] for key, (now, _) in after.items())
-    return Figures(spent, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, start, rows)
+    return Figures(spent, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, start, printed)
 
 
 def commands(pair: Pair, options: argparse.Namespace) -> tuple[list[str], list[str]] | None:
@@ -129,19 +131,6 @@ def compare(pair: Pair, options: argparse.Namespace, binary: Path) -> dict[str, 
     return rounds
 
 
-def row(pair: Pair, rounds: dict[str, list[Figures]]) -> tuple[str, float]:
-    """A table's row, and the ratio of the kernel's time: of the best of each side, with the spread of the pairs."""
-    ours, theirs = rounds["sonde"], rounds["c"]
-    pairs = sorted(a.kernel / b.kernel for a, b in zip(ours, theirs, strict=True))
-    ratio = min(a.kernel for a in ours) / min(b.kernel for b in theirs)
-    printed = f"{median(a.rows for a in ours):.0f}, {median(b.rows for b in theirs):.0f}" if pair.row else ""
-    cells = [pair.name, f"{ratio:.2f}", f"{pairs[0]:.2f} to {pairs[-1]:.2f}",
-             f"{min(a.cpu for a in ours):.2f}, {min(b.cpu for b in theirs):.2f}",
-             f"{min(a.memory for a in ours):.0f}, {min(b.memory for b in theirs):.0f}",
-             f"{min(a.start for a in ours):.2f}, {min(b.start for b in theirs):.2f}", printed]
-    return f"| {' | '.join(cells)} |", ratio
-
-
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -153,23 +142,18 @@ def main() -> int:
     parser.add_argument("--json")
     options = parser.parse_args()
     chosen = [pair for pair in PAIRS if not options.only or pair.name in options.only.split(",")]
-    ratios, known = [], {}
+    known: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, statistics():
         binary = build(Path(folder))
-        print("| tool | kernel time | of the pairs | CPU s | MiB | traces after s | rows |")
-        print("|---|---|---|---|---|---|---|")
         for pair in chosen:
             rounds = compare(pair, options, binary)
             if rounds is not None:
-                line, ratio = row(pair, rounds)
-                print(line, flush=True)
-                ratios.append(ratio)
                 known[pair.name] = {side: [figures._asdict() for figures in all] for side, all in rounds.items()}
-    if ratios:
-        print(f"\nKernel time: geometric mean {geometric_mean(ratios):.2f}, worst {max(ratios):.2f}.")
+                print(rows.c_tools_row(pair.name, known[pair.name]), file=sys.stderr)
     if options.json:
         Path(options.json).write_text(json.dumps(known, indent=1) + "\n")
-    return 0 if ratios else 1
+    print(rows.c_tools_table(known) if known else "nothing was measured")
+    return 0 if known else 1
 
 
 if __name__ == "__main__":

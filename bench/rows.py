@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
 FIGURES = [Path(__file__).resolve().parent / name for name in ("figures.json", "figures-slow.json")]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+C_TOOLS = Path(__file__).resolve().parent / "figures-c-tools.json"
 TITLE, NEXT = "## Row by row\n", "## What an event is made of\n"
 INTRODUCTION = """
 `bench/run.py --peer BPFTRACE --only PIECE --json bench/figures.json` stores the figures, and `bench/rows.py` makes the
@@ -32,6 +33,18 @@ Two machines were measured, both with 2 CPUs:
 The two machines differ most in the ratios of kernel time, because Sonde mainly saves calls of helpers: a call takes
 about 2 ns on the first machine, and 6 to 18 ns on the second. The rest is the clock (20 and 38 ns per reading) and
 memory accesses, which cost every tracer the same.
+
+"""
+
+
+BESIDE_C = """
+## Beside tools in C
+
+`bench/c_tools.py --json bench/figures-c-tools.json` runs tools of Sonde and bcc's of the same name, which are written
+by hand in C (libbpf-tools), on the same work, in turn. Kernel time is Sonde's as a part of C's, by the kernel's
+statistics, whose cost is in both. The other columns have Sonde's figure and C's; CPU time is of the whole run, memory
+what the process shows at most. Where the C tool prints fewer rows than there were events, it lost them, and took less
+time.
 
 """
 
@@ -170,11 +183,41 @@ def rows_table(machines: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def c_tools_row(name: str, sides: dict[str, list[dict[str, Any]]]) -> str:
+    """The row of a tool beside bcc's in C: the best of its rounds, kernel time as a ratio with that of each pair."""
+    ours, theirs = sides["sonde"], sides["c"]
+    pairs = sorted(a["kernel"] / b["kernel"] for a, b in zip(ours, theirs, strict=True))
+
+    def both(figure: str, digits: int) -> str:
+        return ", ".join(f"{min(each[figure] for each in side):.{digits}f}" for side in (ours, theirs))
+
+    printed = "" if ours[0]["rows"] is None else ", ".join(f"{median(each['rows'] for each in side):,.0f}"
+                                                           for side in (ours, theirs))
+    cells = [name, f"{_kernel_ratio(sides):.2f}", f"{pairs[0]:.2f} to {pairs[-1]:.2f}", both("cpu", 2),
+             both("memory", 0), both("start", 2), printed]
+    return f"| {' | '.join(cells)} |"
+
+
+def _kernel_ratio(sides: dict[str, list[dict[str, Any]]]) -> float:
+    best = [min(each["kernel"] for each in sides[side]) for side in ("sonde", "c")]
+    return float(best[0] / best[1])
+
+
+def c_tools_table(known: dict[str, Any]) -> str:
+    """All of them, and what they come to."""
+    ratios = [_kernel_ratio(sides) for sides in known.values()]
+    return "\n".join([
+        "| tool | kernel time | of the pairs | CPU s | MiB | traces after s | rows |", "|---|---|---|---|---|---|---|",
+        *[c_tools_row(name, sides) for name, sides in known.items()], "",
+        f"Kernel time: geometric mean {geometric_mean(ratios):.2f}, worst {max(ratios):.2f}."])
+
+
 def write_section() -> str:
     """The section of the page, up to the next title."""
     machines = [json.loads(path.read_text()) for path in FIGURES]
     introduction = INTRODUCTION.format(*[known["machine"] for known in machines])
-    return f"{TITLE}{introduction}{rows_table(machines)}\n{GUESTS}"
+    beside_c = c_tools_table(json.loads(C_TOOLS.read_text()))
+    return f"{TITLE}{introduction}{rows_table(machines)}\n{GUESTS}{BESIDE_C}{beside_c}\n"
 
 
 def main() -> None:

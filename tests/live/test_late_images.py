@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -118,3 +119,13 @@ def test_a_process_of_others_is_none_of_it(folder: Path) -> None:
         out, said = run_script(folder, "sleep 1; ./prog-old 3\n", "uprobe:FOLDER/prog-*:work { @ = count(); }")
         process.kill()
     assert "@: 3\n" in out + "\n" and LATE not in said, (out, said)
+
+
+def test_a_probe_that_stays_with_its_file_is_said_to(folder: Path) -> None:
+    """An address's is set in the program that was there, not in one of that name elsewhere."""
+    text = "mkdir other; cp prog-old other/; ./prog-old 3; ./other/prog-old 5\n"
+    symbols = subprocess.run(["nm", folder / "prog-old"], capture_output=True, text=True, check=True).stdout
+    [address] = re.findall(r"^(\w+) \w work$", symbols, re.MULTILINE)
+    out, said = run_script(folder, text, f"uprobe:FOLDER/prog-old:0x{address} {{ @ = count(); }}")
+    assert "@: 3" in out, (out, said)
+    assert said.count("such probes are set only in files that were there at the start") == 1, said

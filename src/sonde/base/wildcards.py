@@ -7,6 +7,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+COLD = ".cold"  # of GCC and Clang: f.cold is the rarely executed part of a function
+
+
 def pattern_matcher(pattern: str) -> Callable[[str], bool]:
     """What a name must be like. No pattern takes longer than its length times the name's."""
     first, *pieces = pattern.split("*")
@@ -25,3 +28,10 @@ def pattern_matcher(pattern: str) -> Callable[[str], bool]:
                 return False
         return len(name) - at >= len(last) and name.endswith(last)
     return matches
+
+
+def function_matcher(pattern: str) -> Callable[[str], bool]:
+    """The same for functions of programs. Parts that a compiler moved out of a function do not count as functions, for
+    what jumps there has passed the function's entry; but their names can be written."""
+    matches = pattern_matcher(pattern)
+    return matches if COLD in pattern else lambda name: matches(name) and COLD not in name

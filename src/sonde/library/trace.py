@@ -17,11 +17,11 @@ from ..base.memory_budget import Memory
 from ..compiling import COSTLY, compile, compile_or_recall, live_world, mask_features, mask_refusals, script_environment
 from ..errors import StandInError, UsageError, VerifierError
 from ..kernel import notices
+from ..kinds import KINDS
 from ..layouts.shared_maps import FAMILY
 from ..layouts.unwind_format import unwind_rows
 from ..semantics.script_options import Options
 from ..source import Source
-from ..spec import UserDetail
 from .argument_checks import check_arguments
 from .traced_run import TracedRun
 
@@ -229,8 +229,7 @@ class Trace(TracedRun):
     def _watch_for_images(self) -> LateImages | None:
         """Sets user probes in files that the processes of the family map for the first time."""
         programs = self.session.programs
-        if not any(isinstance(point.detail, UserDetail) and point.detail.image
-                   for program in programs for point in program.spec.attach):
+        if not any(KINDS[point.kind].user for program in programs for point in program.spec.attach):
             return None
         from ..runtime.attach.late_images import LateImages
         return LateImages(programs, self.session.late_links, self.options.cpid,

@@ -15,6 +15,7 @@ start.
 
 from __future__ import annotations
 
+from ..base.wildcards import COLD, function_matcher
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, UserPlace, UserPrototype, detail_of
 from ..types import Pointer, Scalar, Type
@@ -33,7 +34,6 @@ from .returns import choose_ways
 from .world import Inlined, UserFunction, World
 
 _LANGUAGES = (*LANGUAGES, "go")
-COLD = ".cold"  # of GCC and Clang: the rarely executed part of a function
 _NO_FUNCTION = "{kind} should be attached to a function and/or address"
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", Rust's uprobe:path:rust:\"mod::f\", Go's "
@@ -195,8 +195,8 @@ def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
     if split is None or (split[1] and kind == "uretprobe"):
         return finder.error("probe-form", describe_bad_offset(text) if split is None else "Offset not allowed", point)
     symbol, offset = split
-    functions = whole_functions(finder.world.user_functions(path), symbol)
-    matches = pattern_matcher(symbol)
+    functions = finder.world.user_functions(path)
+    matches = function_matcher(symbol)
     named = [f for f in functions if matches(f.name) or "[...]" in symbol and matches(without_types(f.name))]
     chosen = _once_per_offset(with_their_code(finder, point, path, named, is_pattern(symbol)))
     if not chosen:
@@ -416,8 +416,7 @@ def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction
 
 
 def whole_functions(functions: list[UserFunction], text: str) -> list[UserFunction]:
-    """Without the parts that a compiler moved out of functions, as ``f.cold``: what jumps there has been counted at the
-    function's entry. Such a part can be probed by its whole name."""
+    """Without the parts that a compiler moved out of functions: see :func:`~sonde.base.wildcards.function_matcher`."""
     return functions if COLD in text else [function for function in functions if COLD not in function.name]
 
 

@@ -14,7 +14,7 @@ import struct
 import time
 
 from ...base.record import Record
-from ...base.wildcards import pattern_matcher
+from ...base.wildcards import function_matcher
 from ...errors import AttachError, MachineError
 from ...kernel.foreign import files
 from ...kernel.names.binaries import names_image
@@ -81,6 +81,7 @@ class LateImages(ProcessReports):
         self._wanted = _written_points(programs)
         self._early = {identity(point.target) for program in programs for point in program.spec.attach
                        if KINDS[point.kind].user}
+        self._fixed = _fixed_points(programs)
         self._none: set[str] = set()  # names of files that no attach point means
         self._images: dict[int, set[Key]] = {}  # of each followed process: files with late probes that it has mapped
         self._links: dict[Key, tuple[Links, str]] = {}  # with a path of the file
@@ -156,6 +157,10 @@ class LateImages(ProcessReports):
 
     def _take_file(self, pid: int, name: str, path: str, was_there: bool) -> None:
         wanted = [each for each in self._wanted if names_image(each.image, name)]
+        fixed = self._fixed.get(os.path.basename(name), "")
+        if fixed and identity(path) not in self._early:
+            self._say(f"{name} fixed", f"WARNING: {path}, which process {pid} has mapped, has no {fixed}: such probes are set only "
+                      "in files that were there at the start")
         if not wanted:
             if len(self._none) >= MOST_NAMES:
                 self._none.clear()
@@ -232,6 +237,15 @@ def _written_points(programs: Sequence[LoadedProgram]) -> list[WrittenPoint]:
     return list(points.values())
 
 
+def _fixed_points(programs: Sequence[LoadedProgram]) -> dict[str, str]:
+    """File name → the first attach point in a file of that name which is not set in further files."""
+    points: dict[str, str] = {}
+    for point in [point for program in programs for point in program.spec.attach if KINDS[point.kind].user]:
+        if not (isinstance(point.detail, UserDetail) and point.detail.image):
+            points.setdefault(os.path.basename(point.target), point.name)
+    return points
+
+
 def _further_points(written: WrittenPoint, path: str) -> tuple[ProgramSpec | None, str]:
     """The program for the functions of a further file that an attach point means; None if there are none. And why some
     or all cannot be attached to."""
@@ -249,7 +263,7 @@ def _further_points(written: WrittenPoint, path: str) -> tuple[ProgramSpec | Non
             return None, f"it is a program of {file.bits} bits, whose functions have their arguments elsewhere"
         if file.bits == 64 and file.ask_reader("go_version"):
             return None, "it was built by Go, whose functions have their arguments elsewhere"
-        matches = pattern_matcher(detail.function)
+        matches = function_matcher(detail.function)
         indirect = {address for _, address in file.indirect_functions()}
         chosen = [function for function in file.functions() if function.size and matches(function.name)]
         offsets = {function.offset: function.name for function in chosen if function.address not in indirect}
