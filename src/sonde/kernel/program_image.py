@@ -14,7 +14,7 @@ from .libc import address_of
 _SIZE = 232  # of struct bpf_prog_info, as far as it is known here
 # Offsets in it: a count, and the pointer to that many records.
 _CODE, _ADDRESSES, _LENGTHS = (16, 24), (104, 112), (108, 120)
-_LINES, _ADDRESSES = (148, 152), (168, 160)
+_LINES, _LINE_ADDRESSES = (148, 152), (168, 160)
 _BTF, _LINE_SIZE, _ADDRESS_SIZE = 128, 172, 176
 _LINE, _ADDRESS = 16, 8  # bytes of struct bpf_line_info, and of a native address
 
@@ -45,7 +45,7 @@ def read_program_image(number: int) -> Image | None:
         buffers: list[bytearray] = []
         request = bytearray(_SIZE)
         for (count_at, pointer_at), size in ((_CODE, 1), (_ADDRESSES, 8), (_LENGTHS, 4), (_LINES, _LINE),
-                                             (_ADDRESSES, _ADDRESS)):
+                                             (_LINE_ADDRESSES, _ADDRESS)):
             count, = struct.unpack_from("=I", raw, count_at)
             buffers.append(bytearray(count * size))
             struct.pack_into("=I", request, count_at, count)
