@@ -130,15 +130,6 @@ def test_language(script: str, wanted: str) -> None:
     assert printed(script).strip() == wanted
 
 
-@pytest.mark.parametrize("format, wanted", [
-    ("text", "{ .a = null, .b = null, .c = 9 }"),
-    ("json", '{"type": "value", "data": {"a": null, "b": null, "c": 9}}')])
-def test_members_with_a_floating_point_are_null(format: str, wanted: str, program: Path) -> None:
-    script = f"struct given {{ float a; float b; int c; }} uprobe:{program}:work {{ print(*(struct given *)arg0); }}"
-    shown = printed(script, "-f", format, "-c", str(program)).splitlines()[0]
-    assert shown[:shown.index("c")] == wanted[:wanted.index("c")]
-
-
 def test_probe_is_a_string_for_functions_of_strings(program: Path) -> None:
     script = f'uprobe:{program}:work, uprobe:{program}:main {{ printf("%d %s\\n", strcontains(probe, ":work"), ' \
              'str_concat(probe, "!")); }'
