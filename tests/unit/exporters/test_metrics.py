@@ -34,7 +34,7 @@ def test_nothing_is_held_of_keys_that_were_cleared_away_but_their_sum() -> None:
     found = points(made, ("new", 5), ("key 0 499", 1))
     assert found.pop("key 0 499") == 500 and found.pop("other") == 60 * sum(range(500)) + 5 - sum(range(490, 500))
     assert found == {f"key 0 {number}": number for number in range(490, 499)}
-    assert made.others == 500 and held[-1] < 1.2 * held[2]
+    assert made.others == 500 and held[-1] < held[2] + 100_000, "2 MB would be all keys"
 
 
 def test_what_is_cleared_and_what_is_there_are_one() -> None:
