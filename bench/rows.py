@@ -41,10 +41,10 @@ BESIDE_C = """
 ## Beside tools in C
 
 `bench/c_tools.py --json bench/figures-c-tools.json` runs tools of Sonde and bcc's of the same name, which are written
-by hand in C (libbpf-tools), on the same work, in turn. Kernel time is Sonde's as a part of C's, by the kernel's
-statistics, whose cost is in both. The other columns have Sonde's figure and C's; CPU time is of the whole run, memory
-what the process shows at most. Where the C tool prints fewer rows than there were events, it lost them, and took less
-time.
+by hand in C (libbpf-tools), on the same work, in turn. Kernel time is Sonde's as a part of C's, the median of the
+pairs, by the kernel's statistics, whose cost is in both. The other columns have Sonde's figure and C's; CPU time is of
+the whole run, memory what the process shows at most. Where the C tool prints fewer rows than there were events, it
+lost them, and took less time.
 
 """
 
@@ -184,28 +184,27 @@ def rows_table(machines: list[dict[str, Any]]) -> str:
 
 
 def c_tools_row(name: str, sides: dict[str, list[dict[str, Any]]]) -> str:
-    """The row of a tool beside bcc's in C: the best of its rounds, kernel time as a ratio with that of each pair."""
+    """The row of a tool beside bcc's in C: the best of its rounds; of the kernel time the ratios."""
     ours, theirs = sides["sonde"], sides["c"]
-    pairs = sorted(a["kernel"] / b["kernel"] for a, b in zip(ours, theirs, strict=True))
+    ratios = _kernel_ratios(sides)
 
     def both(figure: str, digits: int) -> str:
         return ", ".join(f"{min(each[figure] for each in side):.{digits}f}" for side in (ours, theirs))
 
     printed = "" if ours[0]["rows"] is None else ", ".join(f"{median(each['rows'] for each in side):,.0f}"
                                                            for side in (ours, theirs))
-    cells = [name, f"{_kernel_ratio(sides):.2f}", f"{pairs[0]:.2f} to {pairs[-1]:.2f}", both("cpu", 2),
+    cells = [name, f"{median(ratios):.2f}", f"{ratios[0]:.2f} to {ratios[-1]:.2f}", both("cpu", 2),
              both("memory", 0), both("start", 2), printed]
     return f"| {' | '.join(cells)} |"
 
 
-def _kernel_ratio(sides: dict[str, list[dict[str, Any]]]) -> float:
-    best = [min(each["kernel"] for each in sides[side]) for side in ("sonde", "c")]
-    return float(best[0] / best[1])
+def _kernel_ratios(sides: dict[str, list[dict[str, Any]]]) -> list[float]:
+    return sorted(a["kernel"] / b["kernel"] for a, b in zip(sides["sonde"], sides["c"], strict=True))
 
 
 def c_tools_table(known: dict[str, Any]) -> str:
     """All of them, and what they come to."""
-    ratios = [_kernel_ratio(sides) for sides in known.values()]
+    ratios = [median(_kernel_ratios(sides)) for sides in known.values()]
     return "\n".join([
         "| tool | kernel time | of the pairs | CPU s | MiB | traces after s | rows |", "|---|---|---|---|---|---|---|",
         *[c_tools_row(name, sides) for name, sides in known.items()], "",

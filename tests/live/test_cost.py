@@ -58,7 +58,7 @@ def test_as_text() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ([], "needs a script"), (["--unsafe", "-e", "begin { exit(); }"], "--unsafe and -c"),
+    ([], "needs a script"), (["--unsafe", "-e", "begin { exit(); }"], "--unsafe, -c and --follow"),
     (["-f", "html", "-e", "begin { exit(); }"], "text or json"), (["-e", "nonsense"], "ERROR")])
 def test_what_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:
     done = run_sonde("cost", *arguments)

@@ -13,6 +13,7 @@ from sonde.kernel.foreign import files
 from sonde.kernel.names.returns import FUNCTIONS, return_hazard
 from sonde.kernel.types.world import LiveWorld
 from sonde.semantics.returns import HAZARDS, PROBLEMS
+from sonde.semantics.world import UserFunction
 from sonde.spec import FunctionEnds
 from unit.fake_world import FakeWorld, check_text, findings
 
@@ -285,11 +286,16 @@ class GoWorld(ReadableWorld):
     def go_version(self, path: str) -> str:
         return "go1.19" if path == "/bin/go" else ""
 
+    def user_functions(self, path: str) -> list[UserFunction]:
+        functions = super().user_functions(path)
+        return [*functions, UserFunction("main.work", 0x1200, 0x200, 64)] if path == "/bin/go" else functions
+
 
 @pytest.mark.parametrize(("text", "warned"), [
-    ("uretprobe:go:work { @[tid] = count(); }", True), ("uretprobe:go:work /@[tid]/ { }", True),
-    ("uretprobe:go:work { @ = count(); }", False), ("uretprobe:prog:work { @[tid] = count(); }", False),
-    ("uprobe:go:work { @[tid] = count(); }", False),
+    ("uretprobe:go:main.work { @[tid] = count(); }", True), ("uretprobe:go:main.work /@[tid]/ { }", True),
+    ("uretprobe:go:main.work { @ = count(); }", False), ("uretprobe:prog:work { @[tid] = count(); }", False),
+    ("uprobe:go:main.work { @[tid] = count(); }", False),
+    ("uretprobe:go:work { @[tid] = count(); }", False),  # a function of C
 ])
 def test_goroutines_change_threads(text: str, warned: bool) -> None:
     assert [code for code, _ in findings(text, GoWorld())] == ["goroutine-thread"] * warned

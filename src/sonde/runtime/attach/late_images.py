@@ -159,8 +159,8 @@ class LateImages(ProcessReports):
         wanted = [each for each in self._wanted if names_image(each.image, name)]
         fixed = self._fixed.get(os.path.basename(name), "")
         if fixed and identity(path) not in self._early:
-            self._say(f"{name} fixed", f"WARNING: {path}, which process {pid} has mapped, has no {fixed}: such probes are set only "
-                      "in files that were there at the start")
+            self._say(f"{name} fixed", f"WARNING: {path}, which process {pid} has mapped, has no {fixed}: such probes "
+                      "are set only in files that were there at the start")
         if not wanted:
             if len(self._none) >= MOST_NAMES:
                 self._none.clear()
