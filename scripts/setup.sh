@@ -61,6 +61,8 @@ have prometheus || { install_packages prometheus && { systemctl disable --now pr
 # An ssh server for the fleet's tests, in the same way.
 [ -x /usr/sbin/sshd ] || { install_packages openssh-server && { systemctl disable --now ssh >/dev/null 2>&1 || true; }; } || true
 have setpriv || install_packages util-linux || true
+# What filters of packets are compiled with.
+/sbin/ldconfig -p | grep -q libpcap.so || install_packages libpcap0.8 || true
 # Other kernels, for the vm tier, which boots Debian's under QEMU and says so where it cannot.
 have qemu-system-x86_64 && have busybox && have depmod && have zstd && have lz4 ||
     install_packages qemu-system-x86 busybox-static kmod zstd lz4 || true

@@ -63,7 +63,7 @@ def _compile(folder: Path, name: str, *flags: str) -> Path:
         made = compiler and subprocess.run([compiler, "-m32", "-o", folder / "try", folder / "try.c"],
                                            capture_output=True)
         if not made or made.returncode or subprocess.run([folder / "try"], capture_output=True).returncode:
-            pytest.skip("needs gcc -m32, and a kernel that runs what it makes")
+            pytest.skip("gcc-multilib is not installed")
     return compile_c(SOURCE, folder, name, "-fno-builtin", "-fno-omit-frame-pointer", *flags)
 
 
