@@ -57,7 +57,7 @@ struct card {{ char dev_addr[6]; }};
   $out = (uint64)0; _ = ($args, $dev, $l, $sk, $skb, $n, $x, $start, $a, $b, $p, $out); {map} = (uint64)1; {action}
 }}"""
 MACHINE = {"unknown-symbol", "unknown-cgroup", "function-probe", "missing-feature", "unstable", "fail", "missing-probe",
-           "not-supported"}
+           "not-supported", "no-libpcap"}
 
 
 OF_THE_MACHINE = ("missing-probe", "header-not-found", "missing-feature")  # an example may ask for what it lacks
