@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import sonde
 from c_targets import build_target
+from sonde.runtime.attach.late_images import LateImages
 from support import run_sonde
 
 LATE = "had no probes yet when process"
@@ -129,3 +131,21 @@ def test_a_probe_that_stays_with_its_file_is_said_to(folder: Path) -> None:
     out, said = run_script(folder, text, f"uprobe:FOLDER/prog-old:0x{address} {{ @ = count(); }}")
     assert "@: 3" in out, (out, said)
     assert said.count("such probes are set only in files that were there at the start") == 1, said
+
+
+def test_a_file_that_takes_the_place_of_another_is_said_to_have_none(folder: Path) -> None:
+    text = "./prog-old 3; cp burst next; mv next prog-old; ./prog-old 5\n"
+    symbols = subprocess.run(["nm", folder / "prog-old"], capture_output=True, text=True, check=True).stdout
+    [address] = re.findall(r"^(\w+) \w work$", symbols, re.MULTILINE)
+    out, said = run_script(folder, text, f"uprobe:FOLDER/prog-old:0x{address} {{ @ = count(); }}")
+    assert "@: 3" in out, (out, said)
+    assert said.count("such probes are set only in files that were there at the start") == 1, said
+
+
+def test_where_the_kernel_does_not_report_mappings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LateImages, "open_rings", lambda self, more=0: False)
+    with pytest.warns(RuntimeWarning, match="does not report what processes map"), sonde.trace(
+            f"uprobe:{folder}/prog-old:work {{ @ = count(); }}", command=[str(folder / "prog-old"), "4"],
+            follow=True) as trace:
+        trace.run(timeout=30)
+    assert trace.maps["@"].value == 4 and trace.losses.uncovered == 1

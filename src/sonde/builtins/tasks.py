@@ -165,6 +165,7 @@ def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
         lo.b.start(done)
         lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_destroy"), [where], "iter_task_destroy")
 
+
 def _type_of_membership(context: CheckContext, node: Reference) -> Type:
     if not context.options.is_followed:
         node.const = 0
@@ -183,7 +184,6 @@ def _is_in_family(lo: Lower, node: Reference) -> Operand:
     lo.b.set(result, 0)
     lo.b.start(member)
     return result
-
 
 ROWS = (
     Builtin("pid", UINT32, "Process id, as the PID namespace numbers it that Sonde runs in.",

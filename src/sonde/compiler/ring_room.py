@@ -44,4 +44,4 @@ def _most_times(probe: CheckedProbe, maps: Mapping[str, MapSpec]) -> int:
         if isinstance(node, For) and isinstance(node.start, MapRef):
             rounds *= maps[node.start.name].max_entries
     period = min([point.period for point in probe.attach if point.period], default=UNREAD)
-    return max(LEAST_TIMES, UNREAD // period * rounds)
+    return max(LEAST_TIMES, max(1, UNREAD // period) * rounds)

@@ -43,6 +43,13 @@ def test_a_loop_sends_a_record_for_each_element() -> None:
     assert 8 * one <= ten <= 16 * one
 
 
+@pytest.mark.parametrize("seconds", [3, 5, 60])
+def test_a_loop_of_a_long_interval_sends_as_much_at_once(seconds: int) -> None:
+    text = "config = {{ max_map_keys = 10000 }} tracepoint:syscalls:sys_enter_read {{ @[pid] = 1; }} " \
+        "interval:s:{} {{ for ($kv : @) {{ print($kv.0); }} }}"
+    assert room(text.format(seconds)) >= 10_000 * 32
+
+
 def test_short_intervals_come_more_often() -> None:
     text = "interval:%s:1 { print(1); print(2); print(3); }"
     assert room(text % "ms") > room(text % "s")

@@ -94,7 +94,9 @@ class LateImages(ProcessReports):
         self._is_over = is_over
         self._seconds = 0.0  # that were spent on reading files
         _start_reader()
-        self.open_rings()
+        if not self.open_rings():
+            self._say("", "WARNING: the kernel does not report what processes map: files that were not there at the "
+                      "start get no probes")
 
     def drain_rings(self) -> None:
         """Take in what has been reported; at first also what the processes that are there have mapped."""
@@ -162,9 +164,10 @@ class LateImages(ProcessReports):
             self._say(f"{name} fixed", f"WARNING: {path}, which process {pid} has mapped, has no {fixed}: such probes "
                       "are set only in files that were there at the start")
         if not wanted:
-            if len(self._none) >= MOST_NAMES:
-                self._none.clear()
-            self._none.add(name)
+            if not fixed:  # else the name may come to mean another file
+                if len(self._none) >= MOST_NAMES:
+                    self._none.clear()
+                self._none.add(name)
             return
         key = identity(path)
         if key is None:
