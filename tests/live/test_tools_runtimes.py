@@ -24,6 +24,7 @@ SOURCE = r"""
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 __asm__(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
@@ -66,12 +67,14 @@ CALLS(tcl, "tcl", "proc__entry", "proc__return", TCL)
 
 static void *worker(void *unused) { return unused; }
 
-int main(void)
+int main(int argc, char **argv)
 {
     pthread_t thread;
+    clock_t begin;
 
     mlockall(MCL_CURRENT | MCL_FUTURE); /* a probe cannot wait for a page */
     getchar();
+    for (begin = clock(); argc > 1 && clock() - begin < CLOCKS_PER_SEC / 2;) {} /* enough to be sampled */
     for (int i = 0; i < 2; i++) {
         outer_java(); outer_perl(); outer_php(); outer_python(); outer_ruby(); outer_tcl();
     }
@@ -117,8 +120,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Program:
     """The program of all languages; ``run`` has it do its work once."""
 
-    def __init__(self, path: Path) -> None:
-        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    def __init__(self, path: Path, *arguments: str) -> None:
+        self.process = subprocess.Popen([path, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.pid = str(self.process.pid)
 
     def run(self) -> None:
@@ -130,6 +133,14 @@ class Program:
 @pytest.fixture()
 def program(target: Path) -> Iterator[Program]:
     found = Program(target)
+    yield found
+    found.process.communicate(b"\n\n")
+
+
+@pytest.fixture()
+def busy(target: Path) -> Iterator[Program]:
+    """The same program; it uses half a second of CPU before it does its work."""
+    found = Program(target, "busy")
     yield found
     found.process.communicate(b"\n\n")
 
@@ -269,10 +280,10 @@ def test_ustat(program: Program) -> None:
 @pytest.mark.parametrize("words", [
     ["ucalls", "-SL"], ["uflow", "-l", "perl"], ["ugc", "-l", "java"], ["uobjnew", "-l", "ruby"], ["uthreads"],
     ["ustat", "-C", "-p"], ["flame", "-f", "folded", "-p"]], ids=lambda words: words[0])
-def test_each_replays_as_it_ran(words: list[str], program: Program, tmp_path: Path) -> None:
+def test_each_replays_as_it_ran(words: list[str], busy: Program, tmp_path: Path) -> None:
     form, out = [word for word in words if word in ("-f", "folded")], tmp_path / "out"
-    with Tracer(*words, program.pid, "-o", str(out), "--record", str(tmp_path / "x")) as tracer:
-        program.run()
+    with Tracer(*words, busy.pid, "-o", str(out), "--record", str(tmp_path / "x")) as tracer:
+        busy.run()
     seen = out.read_text()
     done = run_sonde("replay", *form, "-o", str(out), str(tmp_path / "x"))
     said = re.sub(rf"^(Wrote {out}|Detaching \d+ probes, which .*)\n", "", tracer.stderr, flags=re.M)
