@@ -72,14 +72,14 @@ def shown_commands(page: str) -> list[Shown]:
             if not start:
                 continue
             text = text[start.end():]
-            while _goes_on(text):
+            while goes_on(text):
                 text += "\n" + next(rows)[1]
             if not _FORM.search(re.sub(r"""'[^']*'|"[^"]*"|\s#\s.*|\w+=\S+""", "", text)):
                 found.append(Shown(page, line, text, first))
     return found
 
 
-def _goes_on(text: str) -> bool:
+def goes_on(text: str) -> bool:
     """Whether a shell would wait for more."""
     try:
         shlex.split(text, comments=True)

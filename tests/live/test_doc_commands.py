@@ -24,7 +24,8 @@ from sonde.tools import tool_listing
 from support import PATIENCE, Tracer, environment, run_sonde, sonde_command
 
 TOOLS = [f"docs/tools/{name}.md" for name in [line.split()[0] for line in tool_listing().splitlines()]]
-PAGES = [page for page in pages() if page not in ELSEWHERE and page not in TOOLS and shown_commands(page)]
+COOKBOOK = [page for page in pages() if page.startswith("docs/cookbook/") and shown_commands(page)]
+PAGES = [page for page in pages() if page not in {*ELSEWHERE, *TOOLS, *COOKBOOK} and shown_commands(page)]
 BEGUN = re.compile(r"^(Attached \d+ probe|Tracing on |Serving |.*http://127\.0\.0\.1:\d+)", re.M)
 ENDS = re.compile(r"sonde (replay|diff|cost|overhead|flame|unit) ")  # by itself
 SECOND_TERMINAL = re.compile(r"curl |sonde (dump|overhead)")  # these need what the block began before them
@@ -218,14 +219,15 @@ def test_the_commands_of_a_page(page: str, stage: dict[str, str], tmp_path: Path
 
 
 @pytest.mark.timeout(8 * PATIENCE)
-def test_the_examples_of_the_tools_attach(stage: dict[str, str]) -> None:
+@pytest.mark.parametrize("part", [TOOLS, COOKBOOK], ids=["tools", "cookbook"])
+def test_the_examples_attach(part: list[str], stage: dict[str, str]) -> None:
     """Each is begun, and ends when all is attached: what tools count is known to tests of their own."""
     def run_example(shown: Shown) -> str:
         text = stand_in(shown.text, stage).replace("sonde ", "sonde --dry-run ", 1)
         done = subprocess.run(["bash", "-c", text], cwd=stage["folder"], env=surroundings(stage), capture_output=True,
                               text=True, stdin=subprocess.DEVNULL, timeout=2 * PATIENCE, check=False)
         return describe_failure(shown, done.returncode, done.stdout + done.stderr)
-    examples = {page: shown_commands(page) for page in TOOLS}
+    examples = {page: shown_commands(page) for page in part}
     assert all(examples.values())
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(run_example, [shown for each in examples.values() for shown in each if can_run(shown)])
