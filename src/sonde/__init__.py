@@ -15,6 +15,11 @@ from .errors import (
     VerifierError,
 )
 
+_ARCHIVE = getattr(__spec__.loader, "archive", "")
+if _ARCHIVE:  # sonde.pyz: other modules are read from here on
+    from .base.single_file import use_single_file
+    use_single_file(_ARCHIVE)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
 from sonde import tools
 from sonde.base import installation
+from sonde.base.single_file import SingleFile
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,12 +34,13 @@ def run(pyz: Path, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_each_module_keeps_its_lines(pyz: Path) -> None:
     """What is left out leaves Python behind, and whatever a traceback names stands where it says."""
-    with ZipFile(pyz) as archive:
-        for name in archive.namelist():
-            if name.endswith(".py") and name != "__main__.py":
-                whole, stripped = (ROOT / "src" / name).read_text(), archive.read(name).decode()
-                assert whole.count("\n") == stripped.count("\n"), name
-                assert definitions(stripped) <= definitions(whole), name
+    archive = SingleFile(str(pyz))
+    names = [name for name in archive.list_paths() if name.endswith(".py") and name != "__main__.py"]
+    assert sorted(ROOT / "src" / name for name in names) == sorted((ROOT / "src").rglob("*.py"))
+    for name in names:
+        whole, stripped = (ROOT / "src" / name).read_text(), archive.get_data(name).decode()
+        assert whole.count("\n") == stripped.count("\n"), name
+        assert definitions(stripped) <= definitions(whole), name
 
 
 def definitions(text: str) -> set[tuple[str, int]]:
@@ -62,6 +63,15 @@ def test_it_traces(pyz: Path, tmp_path: Path) -> None:
     done = run(pyz, "flame", "-o", "x.svg", "-c", "sh -c 'i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done'",
                cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "x.svg").read_text().startswith("<?xml"), done.stderr
+
+
+def test_it_is_a_library(pyz: Path, tmp_path: Path) -> None:
+    """Also where nothing keeps its bytecode, as in the process that reads foreign files."""
+    script = f"import sys; sys.path[:0] = [{str(pyz)!r}]; import sonde; print(sonde.compile('begin {{ }}').programs)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "ProgramSpec(" in done.stdout, done.stdout + done.stderr
+    done = run(pyz, "-l", "uprobe:libc:getenv", cwd=tmp_path)
+    assert done.stdout.rstrip().endswith(":getenv"), done.stderr
 
 
 def test_hints_name_the_file(pyz: Path, monkeypatch: pytest.MonkeyPatch) -> None:

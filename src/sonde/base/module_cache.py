@@ -12,9 +12,8 @@ import marshal
 import os
 import sys
 from _frozen_importlib import ModuleSpec
-from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader
+from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader, SourceLoader
 from _thread import _count as count_threads
-from zipimport import zipimporter
 from zlib import adler32, crc32
 
 from .cache_dir import open_cached, thin_cache, write_cache
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType, ModuleType
     from typing import Any
+
+    from .single_file import SingleFile
 
     Source = tuple[str, bool, int, int]  # of a module: its file, whether it is a package; the file's time and size
     CodeRange = tuple[int, int, int]  # of its bytecode in the pack: where it begins and ends, and its checksum
@@ -39,9 +40,9 @@ FIRST_READ = 1 << 16  # bytes: more than an index has
 class ModulePack:
     """An importer: a package's modules from its pack, and those that are not in it from where Python looks."""
 
-    def __init__(self, package: str, folder: str, archive: str = "") -> None:
-        self._prefix, self._archive = package + ".", archive
-        made = os.stat(archive or folder).st_mtime_ns if archive else 0
+    def __init__(self, package: str, folder: str, archive: SingleFile | None = None) -> None:
+        self._prefix, self.archive = package + ".", archive
+        made = os.stat(archive.archive).st_mtime_ns if archive else 0
         self._key = marshal.dumps((FORMAT, folder, made, MAGIC_NUMBER, sys.version, sys.flags.optimize))
         self._name = f"{PREFIX}{crc32(self._key):08x}{adler32(self._key):08x}"
         self._known: dict[str, tuple[Source, CodeRange]] = {}
@@ -74,13 +75,13 @@ class ModulePack:
             return None
         source = self._known_source(name)
         if source is None:
-            spec = PathFinder.find_spec(name, path)
+            spec = (self.archive or PathFinder).find_spec(name, path)
             if spec is None or not spec.has_location or spec.origin is None:
                 return None
             source = self._describe(spec.origin, spec.submodule_search_locations is not None)
         else:
             self._import_ahead_of(name)
-        return self._new_spec(name, path[0], source)
+        return self._new_spec(name, source)
 
     def _known_source(self, name: str) -> Source | None:
         """The source of a module that is in the pack; None if it is not, or no longer as its source is."""
@@ -89,9 +90,9 @@ class ModulePack:
             return None
         return self._known[name][0]
 
-    def _new_spec(self, name: str, folder: str, source: Source) -> ModuleSpec:
+    def _new_spec(self, name: str, source: Source) -> ModuleSpec:
         file, is_package = source[:2]
-        loader: Any = _PackedArchive(folder) if self._archive else _PackedFile(name, file)
+        loader: Any = _PackedArchive() if self.archive else _PackedFile(name, file)
         loader.pack, loader.source = self, source
         spec = _Spec(name, loader, origin=file, is_package=is_package)
         spec.parent = name if is_package else name.rpartition(".")[0]
@@ -117,7 +118,7 @@ class ModulePack:
         if package is None or source is None:
             return False
         self._import_ahead_of(name)
-        spec = self._new_spec(name, package.__path__[0], source)
+        spec = self._new_spec(name, source)
         module = sys.modules[name] = _new_module(spec)
         try:
             spec.loader.exec_module(module)  # type: ignore[union-attr]
@@ -193,7 +194,7 @@ class ModulePack:
 
     def _describe(self, file: str, is_package: bool) -> Source:
         """A module's source: its time and size. Both are 0 in an archive, whose own time is part of the key."""
-        status = None if self._archive else os.stat(file)
+        status = None if self.archive else os.stat(file)
         return file, is_package, status.st_mtime_ns if status else 0, status.st_size if status else 0
 
     def _is_current(self, source: Source) -> bool:
@@ -231,7 +232,7 @@ class _PackedFile(SourceFileLoader):
         return self.pack.find_code(name) or self.pack.note_code(name, self.source, super().get_code(name))
 
 
-class _PackedArchive(zipimporter):
+class _PackedArchive(SourceLoader):
     pack: ModulePack
     source: Source
 
@@ -239,9 +240,27 @@ class _PackedArchive(zipimporter):
         """Run a module."""
         _run(self, module)
 
-    def get_code(self, name: str) -> CodeType:
+    def get_code(self, name: str) -> CodeType | None:
         """A module's bytecode."""
         return self.pack.find_code(name) or self.pack.note_code(name, self.source, super().get_code(name))
+
+    def get_filename(self, name: str) -> str:
+        """A module's path."""
+        return self.source[0]
+
+    def get_data(self, path: str) -> bytes:
+        """The contents of a file of the archive. Raises OSError."""
+        return self._single_file.get_data(path)
+
+    @property
+    def archive(self) -> str:
+        """The archive's path."""
+        return self._single_file.archive
+
+    @property
+    def _single_file(self) -> SingleFile:
+        assert self.pack.archive is not None
+        return self.pack.archive
 
 
 def _run(loader: _PackedFile | _PackedArchive, module: ModuleType) -> None:
@@ -258,7 +277,11 @@ _in_use: list[ModulePack] = []
 def use_pack() -> None:
     """Import Sonde's modules by its pack from now on."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    pack = ModulePack("sonde", folder, getattr(__spec__.loader, "archive", ""))
+    archive = None
+    if hasattr(__spec__.loader, "archive"):
+        from .single_file import single_file
+        archive = single_file()
+    pack = ModulePack("sonde", folder, archive)
     pack.open()
     sys.meta_path.insert(0, pack)
     _in_use.append(pack)

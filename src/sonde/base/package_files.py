@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PACKED = "sonde/scripts"
 _LOADER: Any = __spec__.loader
 _ARCHIVE = os.path.abspath(_LOADER.archive) if hasattr(_LOADER, "archive") else ""  # sonde.pyz
 
@@ -52,19 +51,8 @@ def _list_sources(folder: str) -> list[tuple[str, int, int]]:
 
 def read_shipped(path: str) -> bytes:
     """The contents of one of them. Raises OSError."""
-    inner = os.path.relpath(path, _ARCHIVE) if _ARCHIVE else path
-    if _ARCHIVE and inner in _packed_scripts():
-        return _packed_scripts()[inner]
-    data: bytes = _LOADER.get_data(inner)
+    data: bytes = _LOADER.get_data(os.path.relpath(path, _ARCHIVE) if _ARCHIVE else path)
     return data
-
-
-@cache
-def _packed_scripts() -> dict[str, bytes]:
-    """The scripts of sonde.pyz, by their paths in it. There they are one file: name, NUL, text, NUL and so on, which is
-    compressed a third better than each by itself."""
-    parts = _LOADER.get_data(PACKED).split(b"\0")
-    return {name.decode(): text for name, text in zip(parts[::2], parts[1::2])}
 
 
 @cache
@@ -72,11 +60,9 @@ def list_shipped(folder: str) -> list[str]:
     """The names in ``folder``, sorted. Raises OSError."""
     if not _ARCHIVE:
         return sorted(os.listdir(folder))
-    from zipfile import ZipFile
+    from .single_file import single_file
     inner = os.path.relpath(folder, _ARCHIVE) + "/"
-    with ZipFile(_ARCHIVE) as archive:
-        known = [*archive.namelist(), *_packed_scripts()]
-    names = [name.removeprefix(inner) for name in known if name.startswith(inner)]
+    names = [path.removeprefix(inner) for path in single_file().list_paths() if path.startswith(inner)]
     return sorted({name.partition("/")[0] for name in names} - {""})
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from sonde.base import module_cache
 from sonde.base.module_cache import PREFIX, ModulePack
+from sonde.base.single_file import SingleFile, pack_room
 
 PACKAGE = "packed_example"
 SOURCES = {"__init__.py": "", "one.py": "from .inner.two import TWO\nONE = TWO - 1\n", "inner/__init__.py": "",
@@ -48,7 +49,7 @@ def close_packs() -> None:
             finder.close()
 
 
-def start(folder: Path, archive: str = "", keep: bool = True) -> Any:
+def start(folder: Path, archive: SingleFile | None = None, keep: bool = True) -> Any:
     """Import the package as a new process does; module ``one``."""
     forget()
     close_packs()
@@ -244,21 +245,55 @@ def test_nothing_is_kept_without_bytecode(folder: Path, monkeypatch: pytest.Monk
     assert not packs(folder)
 
 
-def test_an_archive_has_a_pack(folder: Path, no_search: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_has_a_pack(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A room is a file of it, and what is read from there is what a folder's files would be."""
     archive = folder.parent / "example.pyz"
     monkeypatch.setattr(sys, "path", [str(archive), *sys.path[1:]])
+    read: list[str] = []
+    read_source = SingleFile.get_data
+
+    def note(file: SingleFile, path: str) -> bytes:
+        read.append(path)
+        return read_source(file, path)
+
+    monkeypatch.setattr(SingleFile, "get_data", note)
 
     def pack_archive(two: str) -> None:
         with zipfile.ZipFile(archive, "w") as file:
-            for name, text in (SOURCES | {"inner/two.py": two}).items():
-                file.writestr(f"{PACKAGE}/{name}", text)
+            for name in ("__init__.py", "one.py"):
+                file.writestr(f"{PACKAGE}/{name}", SOURCES[name])
+            room = {f"{PACKAGE}/inner/__init__.py": b"", f"{PACKAGE}/inner/two.py": two.encode()}
+            file.writestr(f"{PACKAGE}/inner.room", pack_room(room))
         zipimport._zip_directory_cache.clear()  # type: ignore[attr-defined]
         sys.path_importer_cache.clear()
 
+    def start_anew() -> Any:
+        read.clear()
+        return start(archive / PACKAGE, SingleFile(str(archive)))
+
     pack_archive("TWO = 2\n")
-    assert start(archive / PACKAGE, str(archive)).ONE == 1 and len(no_search) == 3
-    no_search.clear()
-    one = start(archive / PACKAGE, str(archive))
-    assert one.ONE == 1 and not no_search and "TWO - 1" in one.__loader__.get_source(f"{PACKAGE}.one")
+    assert start_anew().ONE == 1 and f"{archive}/{PACKAGE}/inner/two.py" in read
+    inner = sys.modules[f"{PACKAGE}.inner"]
+    assert inner.__path__ == [f"{archive}/{PACKAGE}/inner"]
+    assert inner.__file__ == f"{archive}/{PACKAGE}/inner/__init__.py"
+    one = start_anew()
+    assert one.ONE == 1 and not read and "TWO - 1" in one.__loader__.get_source(f"{PACKAGE}.one")
     os.utime(archive, ns=(1, 1))  # another archive, though the same bytes
-    assert start(archive / PACKAGE, str(archive)).ONE == 1 and len(no_search) == 3
+    assert start_anew().ONE == 1 and read
+    pack_archive("TWO = 3\n")
+    assert start_anew().ONE == 2 and sorted(SingleFile(str(archive)).list_paths())[-2:] == [
+        f"{PACKAGE}/inner/two.py", f"{PACKAGE}/one.py"]
+
+
+def test_a_single_file_without_the_module(tmp_path: Path) -> None:
+    archive = tmp_path / "example.pyz"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(f"{PACKAGE}/inner.room", pack_room({f"{PACKAGE}/inner/two.py": b"TWO = 2\n"}))
+    single = SingleFile(str(archive))
+    assert single.find_spec(f"{PACKAGE}.inner.three", [f"{archive}/{PACKAGE}/inner"]) is None
+    assert single.find_spec(f"{PACKAGE}.inner.two", ["/elsewhere"]) is None
+    with pytest.raises(OSError):
+        single.get_data(f"{archive}/{PACKAGE}/inner/three.py")
+    with pytest.raises(ImportError):
+        single.get_filename(f"{PACKAGE}.inner.three")
+    assert single.get_source(f"{PACKAGE}.inner.two") == "TWO = 2\n"
