@@ -85,6 +85,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "gid": "begin { print(gid); }",
     "goid": "uprobe:/bin/svc:main.work { @[goid] = count(); } "
             "uprobe:/bin/svc:runtime.execute { @run[goid(arg0)] = count(); }",
+    "goroutine": "uprobe:/bin/svc:main.work { @[goroutine] = count(); }",
     "has_cpid": "begin { if (!has_cpid) { errorf(\"run me with -c\"); exit(1); } }",
     "jiffies": "begin { print(jiffies); }",
     "kstack": "profile:hz:99 { @[kstack] = count(); @top[kstack(3)] = count(); @p[kstack(perf, 5)] = count(); }",
@@ -310,8 +311,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "indirect-function": ("The function is an indirect one (IFUNC), whose code is chosen when its file is loaded, and that "
                           "code is not known, or is where there can be no probe.", ""),
     "shared-code": ("Another function has the same code, so that the probe sees its calls too.", ""),
-    "goroutine-thread": ("A script, or a tool, matches the calls and returns of a Go function by tid. A goroutine may change "
-                         "its thread in between: match by goid.", ""),
+    "goroutine-thread": ("A script matches the calls and returns of a Go function by tid. A goroutine may change its thread in "
+                         "between: match by goid, or by caller().", ""),
     "tail-call": ("A function ends with a jump to another one, which returns in its place, and its returns are probed at its "
                   "instructions: the jump counts as its return.", ""),
     "inside-function": ("A return probe is inside a function: the return address is on the stack only where a function begins.", ""),

@@ -94,7 +94,7 @@ def run_command(part: str, server: Server) -> str:
 
 
 def test_every_command_is_run_below() -> None:
-    parts = ("main.*", "-lv", "net/http.*", "@[str(args.text)", "goroutine %d", "flame --off-cpu")
+    parts = ("main.*", "-lv", "net/http.*", "@[str(args.text)", "goroutine %d", "funclatency", "flame --off-cpu")
     assert [sum(part in command for part in parts) for command in COMMANDS] == [1] * len(parts)
 
 
@@ -122,6 +122,13 @@ def test_goroutines(server: Server) -> None:
     lines = [line for line in run_command("goroutine %d", server).splitlines() if line]
     assert len(lines) >= 10
     assert all(re.fullmatch(r"goroutine [1-9]\d*: (/orders|42)", line) for line in lines)
+
+
+def test_latency(server: Server) -> None:
+    """Each call sleeps so long."""
+    shown = run_command("funclatency", server)
+    count, average = map(int, re.search(r"\.count = (\d+), \.average = (\d+)", shown).groups())  # type: ignore[union-attr]
+    assert count >= 4 and average >= LOCK_MS * 1000
 
 
 @pytest.mark.parametrize("stripped", [False, True])

@@ -16,7 +16,7 @@ FAMILIES = {
     "machine": "cpu ncpus numaid rand config cpid has_cpid",
     "clocks": "nsecs elapsed jiffies",
     "stacks": "kstack ustack dw_ustack pystack stack",
-    "golang": "goid",
+    "golang": "goid goroutine",
 }
 _ARGUMENT = regex_cache.compile(r"arg\d{1,3}\Z")
 

@@ -7,9 +7,8 @@ runtime/rt0, for Linux). The scheduler and signal handlers have one of their own
 
 from __future__ import annotations
 
-from ..arch import ARCHES
 from ..arch.go_versions import goid_offset, uses_stack
-from ..compiler.ir import Operand, Reg
+from ..compiler.ir import BasicBlock, Operand, Reg
 from ..compiler.lower import memory
 from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
@@ -19,6 +18,7 @@ from ..compiler.lower.tasks import current_task, task_memory
 from ..language.ast import Call, Choice, Expr, Reference
 from ..semantics import convert
 from ..semantics.context import CheckContext
+from ..semantics.go_probes import goroutine_ways, has_thread_pointer
 from ..spec import UserDetail
 from ..types import UINT64, USER, Int, Pointer, Struct, Type
 
@@ -33,6 +33,13 @@ class Goroutine(Choice):
     offset: int
     by_register: bool
     of: Expr | None = None
+
+
+class GoroutineWays(Choice):
+    """How the running goroutine is found, tried in order."""
+
+    by_register: bool
+    by_thread: bool
 
 
 def _check_call(context: CheckContext, node: Call) -> Type | None:
@@ -56,7 +63,7 @@ def _check_goid(context: CheckContext, node: Reference) -> Type | None:
     if known is None:
         return None
     offset, by_register = known
-    if not by_register and not _has_thread_pointer(context):
+    if not by_register and not has_thread_pointer(context.world):
         context.error("missing-feature", "goid finds the goroutine of a thread on x86_64 only, by the kernel's BTF, "
                       "where no register has it", node)
         return None
@@ -86,15 +93,18 @@ def _find_offset(context: CheckContext, node: Reference) -> tuple[int, bool] | N
     return offset, by_register and not attach.event.endswith(".abi0")
 
 
+def _check_goroutine(context: CheckContext, node: Reference) -> Type:
+    """Where no way leads to a goroutine there is none, which costs nothing."""
+    by_register, by_thread = goroutine_ways(context.world, context.program.attach)
+    node.const = None if by_register or by_thread else 0
+    node.choice = GoroutineWays(by_register, by_thread)
+    return UINT64
+
+
 def _described_offset(context: CheckContext, path: str) -> int | None:
     struct = context.world.user_type(path, "struct runtime.g")
     field = struct.field("goid") if isinstance(struct, Struct) else None
     return field.offset if field is not None else None
-
-
-def _has_thread_pointer(context: CheckContext) -> bool:
-    thread, name = context.world.find_struct("thread_struct"), ARCHES[context.world.arch].thread_pointer
-    return bool(name) and thread is not None and thread.field(name) is not None
 
 
 def _lower_goid(lo: Lower, node: Reference) -> Operand:
@@ -110,13 +120,9 @@ def _lower_goid(lo: Lower, node: Reference) -> Operand:
 
 def _goid_of_thread(lo: Lower, offset: int) -> Operand:
     """The number, by the thread's own memory; 0 if that has no ``g``: a thread that C code started."""
-    thread = lo.world.find_struct("thread_struct")
-    field = thread.field(arch_of(lo).thread_pointer) if thread is not None else None
-    assert field is not None
     result, some, own, on = lo.b.function.reg("goid"), lo.b.block("some"), lo.b.block("own"), lo.b.block("on")
     lo.b.set(result, 0)
-    base = memory.read_scalar(lo, task_memory(lo, current_task(lo), "thread").at(field.offset), UINT64)
-    goroutine = _read(lo, base, -_BELOW)
+    goroutine = _read(lo, _thread_pointer(lo), -_BELOW)
     lo.b.branch("jne", goroutine, 0, some, on)
     lo.b.start(some)
     machine = _read(lo, goroutine, _OF_THREAD)
@@ -126,6 +132,50 @@ def _goid_of_thread(lo: Lower, offset: int) -> Operand:
     lo.b.jump(on)
     lo.b.start(on)
     return result
+
+
+def _thread_pointer(lo: Lower) -> Operand:
+    thread = lo.world.find_struct("thread_struct")
+    field = thread.field(arch_of(lo).thread_pointer) if thread is not None else None
+    assert field is not None
+    return memory.read_scalar(lo, task_memory(lo, current_task(lo), "thread").at(field.offset), UINT64)
+
+
+def _lower_goroutine(lo: Lower, node: Reference) -> Operand:
+    """The first candidate on whose stack the thread runs: functions in assembly may use the register for other things,
+    and while C runs, no candidate's stack is in use."""
+    assert isinstance(node.choice, GoroutineWays)
+    result, done = lo.b.function.reg("goroutine"), lo.b.block("done")
+    if node.choice.by_register:
+        register = arch_of(lo).go_goroutine
+        assert register is not None
+        _take_if_running(lo, result, lo.context.register(lo, register), done)
+    if node.choice.by_thread:
+        with lo.scope():
+            slot = lo.temp(8)
+            memory.read_memory(lo, USER, slot, 8, lo.b.alu("sub", _thread_pointer(lo), _BELOW))
+            _take_if_running(lo, result, lo.b.load(slot.base, slot.off), done)
+    lo.b.set(result, 0)
+    lo.b.jump(done)
+    lo.b.start(done)
+    return result
+
+
+def _take_if_running(lo: Lower, result: Reg, candidate: Operand, done: BasicBlock) -> None:
+    """Go to ``done`` with the candidate as result if it is a ``g`` with the stack pointer on its stack, which its first
+    two members are the ends of. A failed read leaves zeros."""
+    taken, above, other = lo.b.block("taken"), lo.b.block("above"), lo.b.block("other")
+    with lo.scope():
+        ends = lo.temp(16)
+        memory.read_memory(lo, USER, ends, 16, candidate)
+        stack = lo.context.register(lo, arch_of(lo).stack_pointer)
+        lo.b.branch("jgt", stack, lo.b.load(ends.base, ends.off), above, other)
+        lo.b.start(above)
+        lo.b.branch("jlt", stack, lo.b.load(ends.base, ends.off + 8), taken, other)
+    lo.b.start(taken)
+    lo.b.set(result, candidate)
+    lo.b.jump(done)
+    lo.b.start(other)
 
 
 def _read(lo: Lower, address: Operand, offset: int) -> Operand:
@@ -138,4 +188,6 @@ ROWS = (
     Builtin("goid", _check_goid, "Number of the running goroutine of a Go program, a uint64; 0 for the scheduler's "
             "own. With the address of a struct `g` that of another.", call=_check_call, arguments="[g]",
             scalar=_lower_goid),
+    Builtin("goroutine", _check_goroutine, "Address of the running goroutine's struct `g` in a probe of a Go function; "
+            "0 elsewhere.", scalar=_lower_goroutine),
 )

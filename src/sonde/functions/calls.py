@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ..compiler.lower.calls import Function
-from ..types import INT64, NOTHING
+from ..types import INT64, NOTHING, UINT64
 
 ROWS = (
-    Function("caller", (), INT64, "The current thread; below 0 the idle thread of each CPU.", "caller()",
+    Function("caller", (), INT64, "The current thread, or goroutine; below 0 the idle thread of each CPU.", "caller()",
              library="calls"),
+    Function("stack_end", (), UINT64, "The end of a program's stack at a probe of a function; where Go may move the "
+             "stack, counted from its beginning.", "stack_end()", library="calls"),
     Function("enter_call", ("depth:map", "calls:map", "left:map", "more:any?"), NOTHING,
              "At a call: begin a call of the current thread, (time, stack, address, more), inside its calls so far.",
              "enter_call(@depth, @calls, @left, func)", library="calls"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..base.fast_stdlib import TypeVar
-from ..language.ast import FieldAccess, Index, Node, Reference, Unary
+from ..language.ast import Binary, Call, FieldAccess, Index, Node, Reference, Unary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,26 +69,43 @@ def copy_tree(item: T) -> T:
     return new
 
 
+_SHOWING = ("printf", "print", "errorf", "warnf")
+_COMPARING = ("==", "!=")
+
+
 class Use:
-    """Which names a clause mentions, and which fields of ``args`` (None: all of it)."""
+    """Which names a clause mentions, which of them elsewhere than as what is shown or compared (``held``), and which
+    fields of ``args`` (None: all of it)."""
 
     def __init__(self, tree: Tree) -> None:
         self.names: set[str] = set()
+        self.held: set[str] = set()
         self.fields: set[str] | None = set()
-        members = set()
+        members: set[int] = set()
+        passing: set[int] = set()
         for node in walk_nodes(tree):
+            passing.update(map(id, _passing_items(node)))
             if isinstance(node, FieldAccess) and is_args(node.operand):
                 members.add(id(node.operand))
                 if self.fields is not None:
                     self.fields.add(node.name)
             elif isinstance(node, Reference):
                 self.names.add(node.name)
+                if id(node) not in passing:
+                    self.held.add(node.name)
                 if is_args(node) and id(node) not in members:
                     self.fields = None
 
     @property
     def uses_args(self) -> bool:
         return "args" in self.names
+
+
+def _passing_items(node: Node) -> Sequence[Any]:
+    """What is directly below a node that shows or compares it."""
+    if isinstance(node, Binary) and node.op in _COMPARING:
+        return node.left, node.right
+    return node.args if isinstance(node, Call) and node.name in _SHOWING else ()
 
 
 def followed_results(tree: Tree) -> list[Reference]:

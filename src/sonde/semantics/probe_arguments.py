@@ -82,13 +82,14 @@ def user_function_layout(item: Attach, use: Use) -> Hashable:
 
 
 def go_build(item: Attach) -> str:
-    """Which Go built the file of a user function; "" if none did."""
-    return item.detail.go if isinstance(item.detail, UserDetail) else ""
+    """Which Go built the file of a user function, and whether it is one in assembly; "" if none did."""
+    go = item.detail.go if isinstance(item.detail, UserDetail) else ""
+    return go and go + ".abi0" * item.event.endswith(".abi0")
 
 
 def reads_registers(use: Use) -> bool:
     """Whether what a clause reads depends on who compiled the function."""
-    return any(name == "goid" or name.startswith("arg") for name in use.names)
+    return any(name in ("goid", "goroutine") or name.startswith("arg") for name in use.names)
 
 
 def static_probe_layout(item: Attach, use: Use) -> Hashable:

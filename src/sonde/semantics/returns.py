@@ -11,6 +11,7 @@ from __future__ import annotations
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, detail_of
 from .finder import ProbeFinder
+from .go_probes import goroutine_ways
 
 # What World.return_hazard answers, and why a return probe is no good there.
 HAZARDS = {
@@ -85,12 +86,16 @@ def _set_exits(finder: ProbeFinder, point: AttachPoint, returns: list[Attach]) -
 
 def _warn_of_threads(finder: ProbeFinder, point: AttachPoint, returns: list[Attach]) -> None:
     """Warn where a clause recognizes a call of a Go function by its thread."""
-    item = next((item for item in returns if detail_of(item, UserDetail).go), None)
-    if item is not None and "tid" in finder.use.names and finder.options.warnings:
+    if not finder.options.warnings or "tid" not in finder.use.held:
+        return
+    item = next((item for item in returns if detail_of(item, UserDetail).go and not (
+        "goroutine" in finder.use.names and any(goroutine_ways(finder.world, item)))), None)
+    if item is not None:
         finder.diagnostics.warning(
             "goroutine-thread", f"{item.name}: a goroutine may return on another thread than the one on which it was "
             "called, so that calls that are matched by thread get mixed up", point.span,
-            ["goid is the goroutine's number: match by it instead of tid"])
+            ["caller() and goid are by goroutine: match by one of them instead of tid"]
+            if any(goroutine_ways(finder.world, item)) else [])
 
 
 def _warn_of_tail_calls(finder: ProbeFinder, point: AttachPoint, names: list[str]) -> None:

@@ -296,6 +296,20 @@ class GoWorld(ReadableWorld):
     ("uretprobe:go:main.work { @ = count(); }", False), ("uretprobe:prog:work { @[tid] = count(); }", False),
     ("uprobe:go:main.work { @[tid] = count(); }", False),
     ("uretprobe:go:work { @[tid] = count(); }", False),  # a function of C
+    ("uretprobe:go:main.work /tid == 5/ { printf(\"%d\", tid); print(tid); }", False),
+    ("uretprobe:go:main.work { $from = tid; @[$from] = count(); }", True),
+    ("uretprobe:go:main.work { @[caller()] = count(); }", False),
 ])
 def test_goroutines_change_threads(text: str, warned: bool) -> None:
     assert [code for code, _ in findings(text, GoWorld())] == ["goroutine-thread"] * warned
+
+
+@pytest.mark.parametrize(("arch", "version", "warned"), [
+    ("aarch64", "go1.19", False), ("aarch64", "go1.16", True), ("riscv64", "go1.19", True)])
+def test_goroutines_that_cannot_be_told(arch: str, version: str, warned: bool) -> None:
+    """Where no register has them, and the thread's own memory is out of reach."""
+    world = GoWorld()
+    world.arch = arch
+    world.go_version = lambda path: version if path == "/bin/go" else ""  # type: ignore[method-assign]
+    reported = findings("uretprobe:go:main.work { @[caller()] = count(); }", world)
+    assert [code for code, _ in reported] == ["goroutine-thread"] * warned
