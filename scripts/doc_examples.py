@@ -91,6 +91,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "kstack": "profile:hz:99 { @[kstack] = count(); @top[kstack(3)] = count(); @p[kstack(perf, 5)] = count(); }",
     "leader_comm": "begin { print(leader_comm); print(leader_comm(curtask)); }",
     "in_family": "rawtracepoint:sched_wakeup /in_family(args.p)/ { @ = count(); }",
+    "net_ns": "rawtracepoint:sys_enter { @[net_ns] = count(); }",
     "leader_tid": "begin { print(leader_tid); }",
     "ncpus": "begin { for ($i : 0..ncpus) { print($i); } }",
     "nsecs": "begin { print(nsecs); print(nsecs(monotonic)); print(nsecs(tai)); }",

@@ -523,3 +523,12 @@ INT8, INT16, INT32, INT64 = Int(8), Int(16), Int(32), Int(64)
 UINT8, UINT16, UINT32, UINT64 = Int(8, False), Int(16, False), Int(32, False), Int(64, False)
 FLOAT, DOUBLE = Float(32), Float(64)
 BOOL = Bool()
+
+# What packet() reads of a packet, in the order in memory. ``link`` is the EtherType, ``protocol`` that of IP. ``flags``
+# are TCP's; of ICMP they are type * 256 + code, of ARP the operation. ``sport`` is the identifier of an ICMP echo,
+# ``seq`` its sequence number. ``len`` counts from the network header on, ``payload`` from the end of the transport
+# header on.
+PACKET = Tuple((Inet(), Inet(), UINT32, UINT32, UINT32, UINT32, UINT16, UINT16, UINT16, UINT16, UINT16, UINT16,
+                UINT8, UINT8),
+               ("saddr", "daddr", "seq", "ack", "len", "payload", "link", "vlan", "sport", "dport", "flags", "fragment",
+                "protocol", "read"))

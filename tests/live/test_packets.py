@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from namespaces import Pair, connected, echo_request, port_of, receive
 from packet_filters import FilterMaker, PacketMaker, has_libpcap, libpcap_verdict
+from packet_reader import Reader
 from printed import rows
 from sonde.kernel.pcap import compile_filter
 from support import Tracer, run_sonde, trace, wait_for
@@ -65,6 +67,35 @@ def test_verdicts_in_the_kernel(pair: Pair) -> None:
             assert "WARNING" not in tracer.stderr
             matches += sum(bits.bit_count() for _, bits in wanted)
     assert matches > ROUNDS * FRAMES
+
+
+def test_fields_in_the_kernel(pair: Pair) -> None:
+    """packet() of the same frames, where they are sent and where they arrive; as a value, and as a key."""
+    print(f"SONDE_FUZZ_SEED={SEED}")
+    maker = PacketMaker(SEED)
+    frames = [frame for frame, _ in (maker.frame() for _ in range(FRAMES)) if len(frame) >= 20]
+    for event, side in (("net_dev_queue", pair.a), ("netif_receive_skb", pair.b)):
+        script = f'rawtracepoint:{event} /args.skb.dev.name == "{side.device}"/ {{ $p = packet(args.skb); ' \
+            'printf("%s %s %d %d %d %d %d\\n", $p.saddr, $p.daddr, $p.protocol, $p.sport, $p.dport, $p.len, ' \
+            '$p.read); @[packet(args.skb)] = count(); }'
+        tracer = trace(script, lambda: send_frames(pair, frames))
+        wanted = [Reader(frame, True).fields for frame in frames]
+        names = ("saddr", "daddr", "protocol", "sport", "dport", "len", "read")
+        values = [line for line in tracer.lines if not line.startswith("@") and line]
+        assert values == [" ".join(str(fields[name]) for name in names) for fields in wanted], event
+        counts = [int(line.rpartition(": ")[2]) for line in tracer.lines if line.startswith("@[")]
+        assert sorted(counts) == sorted(Counter(tuple(fields.values()) for fields in wanted).values())
+        assert "WARNING" not in tracer.stderr
+
+
+def test_the_network_namespace_of_a_task() -> None:
+    """Of one in a namespace of its own, and of this one."""
+    words = ("-q", "-e", "begin { print(net_ns); exit(); }")
+    done = subprocess.run(["unshare", "-n", sys.executable, "-m", "sonde", *words], capture_output=True, text=True,
+                          check=True)
+    own = run_sonde(*words)
+    here = re.sub(r"\D", "", os.readlink("/proc/self/ns/net"))
+    assert own.stdout.split() == [here] and done.stdout.strip().isdigit() and done.stdout.split() != [here]
 
 
 def verdict(text: str, frame: bytes) -> bool:

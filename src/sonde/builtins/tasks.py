@@ -45,6 +45,13 @@ class Task(Choice):
     task: Expr
 
 
+class Packet(Choice):
+    """A packet, by its address, and the type that this points to."""
+
+    skb: Expr
+    struct: Struct
+
+
 class Thread(Choice):
     """A thread other than the current one, by its id."""
 
@@ -114,6 +121,40 @@ def _task(lo: Lower, node: Reference) -> Operand:
 
 def _task_number(*path: str) -> Callable[[Lower, Reference], Operand]:
     return lambda lo, node: memory.read_scalar(lo, tasks.task_memory(lo, _task(lo, node), *path), UINT32)
+
+
+def _check_net_ns_call(context: CheckContext, node: Call) -> Type | None:
+    type = _check_argument(context, node)
+    target = type.to if isinstance(type, Pointer) else None
+    if not isinstance(target, Struct) or target.name != "sk_buff":
+        if type is not None:
+            context.error("bad-argument", f"net_ns() expects a pointer to a struct sk_buff ({convert.type_name(type)} "
+                          "provided)", node, ["cast it: (struct sk_buff *)args.skbaddr"])
+        return None
+    node.choice = Packet(node.args[0], target)
+    return UINT64
+
+
+def _network_namespace(lo: Lower, node: Reference) -> Operand:
+    """That of the current task, 0 of one that is ending; that of a packet's device, of its socket as long as it has no
+    device, 0 where there is neither. A kernel without network namespaces has no members for them."""
+    if not isinstance(node.choice, Packet):
+        task = lo.world.find_struct("task_struct")
+        return _namespace_number(lo, tasks.current_task(lo), task, "nsproxy", "net_ns")
+    b, skb, struct = lo.b, lo.scalar_value(node.choice.skb), node.choice.struct
+    device, number = tasks.read_members(lo, skb, struct, "dev"), b.function.reg("net_ns")
+    socket, on = b.block("socket"), b.block("on")
+    b.set(number, _namespace_number(lo, skb, struct, "dev", "nd_net", "net"))
+    b.branch("jeq", device, 0, socket, on)
+    b.start(socket)
+    b.set(number, _namespace_number(lo, skb, struct, "sk", "__sk_common", "skc_net", "net"))
+    b.jump(on)
+    b.start(on)
+    return number
+
+
+def _namespace_number(lo: Lower, address: Operand, struct: Struct | None, *path: str) -> Operand:
+    return tasks.read_members(lo, address, struct, *path, "ns", "inum")
 
 
 def _locate_name(*path: str) -> Callable[[Lower, Reference], Mem | None]:
@@ -211,4 +252,6 @@ ROWS = (
             "that has started; else false.", call=_check_task_call, arguments="[task]", scalar=_is_in_family),
     Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2).",
             scalar=helper_caller(h.CGROUP_ID, "cgroup_id")),
+    Builtin("net_ns", UINT64, "The inode number of a network namespace, as lsns shows it: the current task's, or a "
+            "packet's.", call=_check_net_ns_call, arguments="[skb]", scalar=_network_namespace),
 )

@@ -20,7 +20,7 @@ FAMILIES = {
     "names": "ksym usym strerror signal_name syscall_name cgroup_path cgroupid",
     "network": "ntop ntop_by pton macaddr bswap sock_laddr sock_raddr sock_spliced fd_socket socket_inode "
                "recv_takes tcp_state socket_cookie skboutput",
-    "packets": "pcap ifname net_ns skb_id",
+    "packets": "pcap packet ifname skb_id",
     "block": "request_disk bio_disk",
     "tasks": "is_dead compat_call",
     "calls": "caller stack_end enter_call return_call leave_calls end_calls tell_left",

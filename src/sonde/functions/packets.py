@@ -1,17 +1,18 @@
-"""Packets in the kernel: filters that tcpdump has."""
+"""Packets in the kernel: filters that tcpdump has, and what their headers say."""
 
 from __future__ import annotations
 
 from ..compiler.ir import BasicBlock
-from ..compiler.lower import packets
+from ..compiler.lower import packet_fields, packets
 from ..compiler.lower.calls import Function
 from ..compiler.lower.classic import uses_extensions
 from ..compiler.lower.core import Lower
+from ..compiler.lower.state import Mem
 from ..language.ast import Call, Choice
 from ..semantics import convert
 from ..semantics.callees import Types, choice_of, value_type
 from ..semantics.context import CheckContext, fold_constant
-from ..types import BOOL, Pointer, Struct, Type
+from ..types import BOOL, PACKET, Pointer, Struct, Type
 
 # A traced program's context -> what the kernel passes it for that.
 KINDS = {"sk_buff": "sk_buff", "__sk_buff": "sk_buff", "xdp_buff": "xdp_buff", "xdp_md": "xdp_buff"}
@@ -71,13 +72,31 @@ def _branch_on_pcap(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> N
     packets.branch_on_filter(lo, lo.scalar_value(call.args[1]), chosen.packet, chosen.filter, yes, no)
 
 
+class ReadPacket(Choice):
+    """The struct that the packet's pointer points to."""
+
+    packet: Struct
+
+
+def check_packet(context: CheckContext, node: Call, types: Types) -> Type | None:
+    struct = find_packet(context, node, 0, types[0])
+    if struct is None:
+        return None
+    node.choice = ReadPacket(struct)
+    return PACKET
+
+
+def _write_packet(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    packet_fields.write_packet(lo, lo.scalar_value(call.args[0]), choice_of(call, ReadPacket).packet, mem)
+
+
 ROWS = (
     Function("pcap", ("filter:literal", "packet:ptr"), BOOL, "Whether a packet passes a filter of tcpdump's.",
              'pcap("tcp port 443", $skb)', check_pcap, condition=_branch_on_pcap),
+    Function("packet", ("skb:ptr",), None, "What a packet's headers say: addresses, ports, flags, lengths.",
+             "packet($skb)", check_packet, value=_write_packet),
     Function("ifname", ("skb:ptr",), None, 'The network device that has a packet: "eth0".', "ifname($skb)",
              library="packets"),
-    Function("net_ns", ("skb:ptr",), None, "The inode number of a packet's network namespace, as lsns shows it.",
-             "net_ns($skb)", library="packets"),
     Function("skb_id", ("skb:ptr",), None, "A number that a packet and its clones have in common.", "skb_id($skb)",
              library="packets"),
 )

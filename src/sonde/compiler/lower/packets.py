@@ -78,8 +78,8 @@ def _branch_on_both(lo: Lower, skb: Operand, type: Struct, filter: Filter,
     the function (only if ``direct``)."""
     yes, no, function = targets
     link, network, bare = lo.b.block("link"), lo.b.block("network"), lo.b.block("bare", cold=True)
-    packet = _open_skb(lo, skb, type, (link, network, bare, function if direct else None)) \
-        if type.field("mac_header") else _open_xdp(lo, skb, type, link)
+    packet = open_skb(lo, skb, type, (link, network, bare, function if direct else None)) \
+        if type.field("mac_header") else open_xdp(lo, skb, type, link)
     endless = lo.b.block("endless", cold=True)
     for block, program in ((link, filter.link), (network, filter.network)):
         lo.b.start(block)
@@ -100,14 +100,14 @@ def _branch_on_both(lo: Lower, skb: Operand, type: Struct, filter: Filter,
 # --- where it begins ------------------------------------------------------------------------------------
 
 
-def _read(lo: Lower, address: Operand, struct: Struct, name: str) -> Operand:
+def read_member(lo: Lower, address: Operand, struct: Struct, name: str) -> Operand:
     """A scalar member of the struct at an address."""
     field = struct.field(name)
     assert field is not None, f"{struct}.{name}"
     return memory.read_field(lo, memory.locate_pointee(lo, address, Pointer(struct, KERNEL)), field)
 
 
-def _open_skb(lo: Lower, skb: Operand, type: Struct,
+def open_skb(lo: Lower, skb: Operand, type: Struct,
               targets: tuple[BasicBlock, BasicBlock, BasicBlock, BasicBlock | None]) -> Packet:
     """Go to the first of ``targets`` with a packet that has a link header, to the second with one that has a network
     header, to the third with one that has none; to the last, if any, with a VLAN tag that is not in the packet."""
@@ -115,10 +115,10 @@ def _open_skb(lo: Lower, skb: Operand, type: Struct,
     begin = b.function.reg("begin")
     if tagged is not None:
         plain = b.block("plain")
-        b.branch("jne", _read_tag_presence(lo, skb, type), 0, tagged, plain)
+        b.branch("jne", read_tag_presence(lo, skb, type), 0, tagged, plain)
         b.start(plain)
-    head, tail = _read(lo, skb, type, "head"), _read(lo, skb, type, "tail")
-    mac, net = _read(lo, skb, type, "mac_header"), _read(lo, skb, type, "network_header")
+    head, tail = read_member(lo, skb, type, "head"), read_member(lo, skb, type, "tail")
+    mac, net = read_member(lo, skb, type, "mac_header"), read_member(lo, skb, type, "network_header")
     b.set(begin, mac)
     has_link, short, without, has_network = (b.block(name) for name in ("has_link", "short", "without", "network"))
     b.branch("jeq", mac, _NO_HEADER, without, has_link)
@@ -126,7 +126,7 @@ def _open_skb(lo: Lower, skb: Operand, type: Struct,
     least = b.alu("add", mac, ETHERNET)
     b.branch("jge", net, least, link, short)
     b.start(short)  # on its way up, the network header may not be set yet: data is behind the link header
-    data = b.alu("sub", _read(lo, skb, type, "data"), head)
+    data = b.alu("sub", read_member(lo, skb, type, "data"), head)
     early = b.block("early")
     b.branch("jgt", net, mac, without, early)
     b.start(early)
@@ -139,27 +139,27 @@ def _open_skb(lo: Lower, skb: Operand, type: Struct,
     return Packet(head, begin, tail)
 
 
-def _read_tag_presence(lo: Lower, skb: Operand, type: Struct) -> Operand:
+def read_tag_presence(lo: Lower, skb: Operand, type: Struct) -> Operand:
     """Not 0 if there is a VLAN tag beside the packet (skb_vlan_tag_present())."""
-    return _read(lo, skb, type, "vlan_all" if type.field("vlan_all") else "vlan_present")
+    return read_member(lo, skb, type, "vlan_all" if type.field("vlan_all") else "vlan_present")
 
 
-def _open_xdp(lo: Lower, xdp: Operand, type: Struct, link: BasicBlock) -> Packet:
+def open_xdp(lo: Lower, xdp: Operand, type: Struct, link: BasicBlock) -> Packet:
     """The packet of an XDP program, which has its link header always."""
     begin = lo.b.function.reg("begin")
-    head, end = _read(lo, xdp, type, "data"), _read(lo, xdp, type, "data_end")
+    head, end = read_member(lo, xdp, type, "data"), read_member(lo, xdp, type, "data_end")
     lo.b.set(begin, 0)
     tail = lo.b.alu("sub", end, head)
     lo.b.jump(link)
     return Packet(head, begin, tail)
 
 
-def _packet_length(lo: Lower, skb: Operand, type: Struct, packet: Packet) -> Operand:
+def packet_length(lo: Lower, skb: Operand, type: Struct, packet: Packet) -> Operand:
     """The length of the packet from its beginning, without a tag beside it."""
     if not type.field("mac_header"):
         return packet.tail
-    data = lo.b.alu("sub", _read(lo, skb, type, "data"), packet.head)
-    return lo.b.alu("add", _read(lo, skb, type, "len"), lo.b.alu("sub", data, packet.begin))
+    data = lo.b.alu("sub", read_member(lo, skb, type, "data"), packet.head)
+    return lo.b.alu("add", read_member(lo, skb, type, "len"), lo.b.alu("sub", data, packet.begin))
 
 
 # --- bytes in one piece ---------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _direct_loads(lo: Lower, skb: Operand, type: Struct, packet: Packet, outside
             return in_network_order(lo, b.load(whole, offset, size), size)
         return in_network_order(lo, read_number(lo, b.alu("add", start, offset), size), size)
 
-    return PacketLoads(load, lambda: b.extend(_packet_length(lo, skb, type, packet), 32, False))
+    return PacketLoads(load, lambda: b.extend(packet_length(lo, skb, type, packet), 32, False))
 
 
 def _any_memory(lo: Lower, address: Operand) -> Reg:
@@ -211,7 +211,7 @@ def in_network_order(lo: Lower, value: Operand, size: int) -> Reg:
 
 def _loads_by_function(lo: Lower, skb: Operand, type: Struct, packet: Packet, link: bool) -> PacketLoads:
     """Loads from wherever a byte lies."""
-    b, reader = lo.b, _reader_function(lo, type)
+    b, reader = lo.b, reader_function(lo, type)
     tagged = link and type.field("mac_header") is not None
 
     def load(offset: Operand, size: int, outside: BasicBlock) -> Reg:
@@ -227,16 +227,16 @@ def _loads_by_function(lo: Lower, skb: Operand, type: Struct, packet: Packet, li
         return value
 
     def length() -> Operand:
-        whole = _packet_length(lo, skb, type, packet)
+        whole = packet_length(lo, skb, type, packet)
         if tagged:
-            present = lo.truth(_read_tag_presence(lo, skb, type))
+            present = lo.truth(read_tag_presence(lo, skb, type))
             whole = b.alu("add", whole, b.alu("lsh", present, 2))
         return b.extend(whole, 32, False)
 
     return PacketLoads(load, length)
 
 
-def _reader_function(lo: Lower, type: Struct) -> str:
+def reader_function(lo: Lower, type: Struct) -> str:
     """The function of (skb, begin, offset, size, whether a tag may be beside it): the bytes in network order, or
     OUTSIDE or UNREADABLE. Once in a program."""
     key = ("packet bytes", type.name)
@@ -281,9 +281,9 @@ def _read_byte(lo: Lower, type: Struct, packet: tuple[Reg, Reg, Reg, Reg], byte:
     b.set(where, offset)
     if type.field("mac_header"):
         _skip_tag(lo, type, (skb, offset, tagged), where, byte, done)
-    head = _read(lo, skb, type, "head" if type.field("mac_header") else "data")
-    tail = _read(lo, skb, type, "tail") if type.field("mac_header") else \
-        b.alu("sub", _read(lo, skb, type, "data_end"), head)
+    head = read_member(lo, skb, type, "head" if type.field("mac_header") else "data")
+    tail = read_member(lo, skb, type, "tail") if type.field("mac_header") else \
+        b.alu("sub", read_member(lo, skb, type, "data_end"), head)
     at = b.alu("add", begin, where)
     here, beyond = b.block("here"), b.block("beyond")
     b.branch("jlt", at, tail, here, beyond)
@@ -292,13 +292,13 @@ def _read_byte(lo: Lower, type: Struct, packet: tuple[Reg, Reg, Reg, Reg], byte:
     b.jump(done)
     b.start(beyond)
     if not type.field("mac_header"):
-        flags = _read(lo, skb, type, "flags") if type.field("flags") else 0
+        flags = read_member(lo, skb, type, "flags") if type.field("flags") else 0
         b.branch("jset", flags, 1, unreadable, outside)  # XDP_FLAGS_HAS_FRAGS
         return
     rest, paged = b.alu("sub", at, tail), b.block("paged")
-    b.branch("jlt", rest, _read(lo, skb, type, "data_len"), paged, outside)
+    b.branch("jlt", rest, read_member(lo, skb, type, "data_len"), paged, outside)
     b.start(paged)
-    _read_fragment(lo, b.alu("add", head, _read(lo, skb, type, "end")), rest, byte, done, unreadable)
+    _read_fragment(lo, b.alu("add", head, read_member(lo, skb, type, "end")), rest, byte, done, unreadable)
 
 
 def _skip_tag(lo: Lower, type: Struct, packet: tuple[Reg, Reg, Reg], where: Reg, byte: Reg, done: BasicBlock) -> None:
@@ -310,12 +310,12 @@ def _skip_tag(lo: Lower, type: Struct, packet: tuple[Reg, Reg, Reg], where: Reg,
     b.branch("jlt", offset, _ADDRESSES, on, later)
     b.start(later)
     present = b.block("tagged")
-    b.branch("jne", _read_tag_presence(lo, skb, type), 0, present, on)
+    b.branch("jne", read_tag_presence(lo, skb, type), 0, present, on)
     b.start(present)
     b.branch("jlt", offset, _ADDRESSES + _TAG, within, after)
     b.start(within)  # vlan_proto is in network order, vlan_tci in the machine's
-    protocol = in_network_order(lo, _read(lo, skb, type, "vlan_proto"), 2)
-    tag = b.alu("or", b.alu("lsh", protocol, 16), _read(lo, skb, type, "vlan_tci"))
+    protocol = in_network_order(lo, read_member(lo, skb, type, "vlan_proto"), 2)
+    tag = b.alu("or", b.alu("lsh", protocol, 16), read_member(lo, skb, type, "vlan_tci"))
     shift = b.alu("lsh", b.alu("sub", _ADDRESSES + _TAG - 1, offset), 3)
     b.set(byte, b.alu("and", b.alu("rsh", tag, b.alu("and", shift, 31)), 0xFF))
     b.jump(done)
@@ -338,7 +338,7 @@ def _read_fragment(lo: Lower, shared: Operand, rest: Operand, byte: Reg, done: B
         return
     entry = fragments.type.of
     assert isinstance(entry, Struct)
-    count, number, left = _read(lo, shared, info, "nr_frags"), b.function.reg("number"), b.function.reg("left")
+    count, number, left = read_member(lo, shared, info, "nr_frags"), b.function.reg("number"), b.function.reg("left")
     b.set(number, 0)
     b.set(left, rest)
     head, listed, body, inside, following = (b.block(n) for n in ("frags", "listed", "frag", "inside", "following"))

@@ -83,6 +83,24 @@ def task_memory(lo: Lower, task: Operand, *path: str) -> Mem:
     return mem.at(field.offset)
 
 
+def read_members(lo: Lower, address: Operand, struct: Struct | None, *path: str) -> Operand:
+    """The number at the end of a path from the struct at an address, through pointers and members; 0 where the kernel
+    has no such member."""
+    at = Pointer(struct, KERNEL) if struct is not None else None
+    mem = memory.locate_pointee(lo, address, at) if at is not None else None
+    for number, name in enumerate(path):
+        field = struct.field(name) if struct is not None else None
+        if field is None or mem is None:
+            return 0
+        if number == len(path) - 1:
+            return memory.read_field(lo, mem, field)
+        mem, type = mem.at(field.offset), field.type
+        if isinstance(type, Pointer):
+            mem, type = memory.locate_pointee(lo, memory.read_scalar(lo, mem, type), type), type.to
+        struct = type if isinstance(type, Struct) else None
+    return 0
+
+
 def name_memory(lo: Lower, task: Operand, *path: str) -> Mem:
     """The memory of a task's name. Since Linux 5.17, which also brought bpf_loop(), the kernel pads it with NULs
     (strscpy_pad() in __set_task_comm(), fs/exec.c)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...base.fast_stdlib import Protocol, TypeVar
 from ...layouts.shared_maps import PYTHON_ENTERED
-from ...types import PYTHON, THREAD_STACKS, Stack
+from ...types import PACKET, PYTHON, THREAD_STACKS, Stack
 
 _T = TypeVar("_T")
 TYPE_CHECKING = False
@@ -186,13 +186,19 @@ class RecordValue(tuple["ScriptValue", ...]):
         return dict(zip(self._fields, self))
 
     def __str__(self) -> str:
-        return _format_braces(zip(self._fields, self))
+        return self.render()
+
+    def render(self, escape: Escape | None = None) -> str:
+        """The text."""
+        return _format_braces(zip(self._fields, self), escape)
 
 
 def make_record_class(names: tuple[str, ...], of_stacks: bool = False) -> type[RecordValue]:
     """The class of the records whose elements have these names; ``of_stacks``: all of them are stacks."""
     if of_stacks and len(names) > 1 and names == THREAD_STACKS[:len(names)]:
         return ThreadStacks
+    if names == PACKET.names:
+        return PacketValue
     return type("record", (RecordValue,), {"_fields": names})
 
 
@@ -217,6 +223,25 @@ class InetAddress:
 
     def __hash__(self) -> int:
         return hash(self.packed)
+
+
+class PacketValue(RecordValue):
+    """What packet() tells. Values also come from other hosts: one whose fields have other types is a record."""
+
+    _fields = PACKET.names
+
+    def _is_sound(self) -> bool:
+        return len(self) == len(self._fields) and all(isinstance(value, InetAddress) for value in self[:2]) \
+            and all(type(value) is int and value >= 0 for value in self[2:])
+
+    def render(self, escape: Escape | None = None) -> str:
+        """The text; nothing in it is a traced program's own."""
+        from .packet_text import packet_text
+        return packet_text(self) if self._is_sound() else super().render(escape)
+
+    def _asdict(self) -> dict[str, ScriptValue]:
+        from .packet_text import packet_fields
+        return packet_fields(self) if self._is_sound() else super()._asdict()
 
 
 class MacAddress(bytes):
@@ -466,13 +491,10 @@ class ThreadStacks(RecordValue):
         return [*kernel, *merge_python_frames(native, [frame.name for frame in native], python,
                                               self.stacks[2].entered if python else [])]
 
-    def __str__(self) -> str:
-        return self.render()
-
-    def render(self, escape: Escape = str) -> str:
+    def render(self, escape: Escape | None = None) -> str:
         """The text, each frame on a line of its own after a line break."""
         lines = [*map(str, self.frames), *[LOST for stack in self.stacks if stack.lost][:1]]
-        return "\n" + "".join([f"        {escape(line)}\n" for line in lines])
+        return "\n" + "".join([f"        {escape(line) if escape else line}\n" for line in lines])
 
 
 _EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
@@ -530,10 +552,8 @@ def _escape_parts(value: ScriptValue, escape: Escape) -> str:
         return _format_braces(value.items(), escape)
     if isinstance(value, StackTrace):
         return value.render(8, escape)
-    if isinstance(value, ThreadStacks):
-        return value.render(escape)
     if isinstance(value, RecordValue):
-        return _format_braces(zip(value._fields, value), escape)
+        return value.render(escape)
     if isinstance(value, ArrayValue):
         return f"[{','.join([_escape_parts(each, escape) for each in value])}]"
     if type(value) is tuple:
