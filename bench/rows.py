@@ -43,8 +43,9 @@ BESIDE_C = """
 `bench/c_tools.py --json bench/figures-c-tools.json` runs tools of Sonde and bcc's of the same name, which are written
 by hand in C (libbpf-tools), on the same work, in turn. Kernel time is Sonde's as a part of C's, the median of the
 pairs, by the kernel's statistics, whose cost is in both. The other columns have Sonde's figure and C's; CPU time is of
-the whole run, memory what the process shows at most. Where the C tool prints fewer rows than there were events, it
-lost them, and took less time.
+the whole run, memory what the process shows at most. The kernel's memory for maps and rings comes on top: Sonde's ring
+has up to 64 MiB (`perf_rb_pages`), of which the process maps 2 MiB at a time. Where the C tool prints fewer rows than
+there were events, it lost them, and took less time.
 
 """
 

@@ -28,6 +28,7 @@ from sonde.runtime.context import LiveContext
 from sonde.runtime.costs.statistics import probe_costs
 from sonde.runtime.losses import Losses
 from sonde.runtime.records.batch import Raw
+from sonde.runtime.records.ringbuf import WINDOW
 from sonde.runtime.session import Session
 from sonde.runtime.traced_command import Child, Process
 from sonde.spec import Attach, ProgramSpec
@@ -115,6 +116,19 @@ def test_printed_and_lost_are_what_was_produced() -> None:
     assert lost > 0
     assert len(records) + lost == produced
     assert times(records) == sorted(times(records))
+
+
+def test_a_large_ring_is_mapped_in_part() -> None:
+    """Three windows of records: all are read, and the process shows the memory of one."""
+    with Session(script([enter(numbered())], ring=16 << 20)) as session:
+        session.attach()
+        calls(3 * WINDOW // 32)
+        records = collect(session, 3 * WINDOW // 32, 60)
+        with open("/proc/self/maps") as maps:
+            shown = [line.split()[0].split("-") for line in maps if "r--s" in line and "bpf-map" in line]
+        assert sum(int(last, 16) - int(first, 16) for first, last in shown) <= 2 * WINDOW
+        records += session.stop()
+    assert payloads(records) == [(0, n) for n in range(3 * WINDOW // 32)]
 
 
 def test_stopping_in_full_flight_loses_nothing() -> None:

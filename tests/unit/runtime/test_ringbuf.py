@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.kernel.syscalls import Fd
+from sonde.runtime.records import ringbuf
 from sonde.runtime.records.ringbuf import Ring, data_ring_bytes
 
 PAGE = mmap.PAGESIZE
@@ -120,6 +121,70 @@ def test_many_times_around(producer: Producer, ring: Ring) -> None:
             seen += [struct.unpack_from("=Q", buffer, offset + 16)[0] for _, buffer, offset in batch]
     assert seen == list(range(sent))
     assert producer.position > 10 * producer.size
+
+
+# ---- the window
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
+    """A ring of eight windows."""
+    monkeypatch.setattr(ringbuf, "WINDOW", 4 * PAGE)
+    made = Producer(32 * PAGE)
+    yield made
+    made.close()
+
+
+def read_all(ring: Ring) -> list[tuple[int, bytes]]:
+    """The site of each record, and a payload that begins with its length."""
+    records = []
+    while ring.unread_bytes():
+        for site, buffer, offset in ring.read_records():
+            length, = struct.unpack_from("=Q", buffer, offset + 16)
+            records.append((site, buffer[offset + 24:offset + 24 + length]))
+    return records
+
+
+def put_text(producer: Producer, site: int, text: bytes) -> None:
+    producer.put(site, 1, struct.pack("=Q", len(text)) + text)
+
+
+def mapped_bytes(producer: Producer) -> int:
+    """Of the ring's data, by the consumer."""
+    inode, total = os.fstat(producer.fd.fileno()).st_ino, 0
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            span, rights, offset, _, number, *_ = line.split()
+            if int(number) == inode and rights[1] == "-" and int(offset, 16) >= 2 * PAGE:
+                first, last = (int(part, 16) for part in span.split("-"))
+                total += last - first
+    return total
+
+
+def test_a_window_moves_with_the_reader(large: Producer) -> None:
+    """Records end in the next window, and begin at the end of the data."""
+    ring = Ring(large.fd, large.size, PAGE)
+    sent = 0
+    while large.position < 4 * large.size:
+        texts = [bytes([65 + sent % 26]) * (sent * 31 % 900 + each) for each in range(sent % 50 + 1)]
+        for text in texts:
+            put_text(large, 1, text)
+        sent += 1
+        assert read_all(ring) == [(1, text) for text in texts]
+        assert mapped_bytes(large) <= 6 * PAGE, "the window, the rest of its first page and of its last record"
+    assert large.consumed() == large.position
+    ring.close()
+    assert not mapped_bytes(large)
+
+
+@pytest.mark.parametrize("pages", [3, 4, 9, 31])
+def test_a_record_larger_than_the_window(large: Producer, pages: int) -> None:
+    ring = Ring(large.fd, large.size, PAGE)
+    for each in range(10):
+        text = bytes([65 + each]) * (pages * PAGE - 100 * each)
+        put_text(large, 7, text)
+        put_text(large, 8, b"next")
+        assert read_all(ring) == [(7, text), (8, b"next")]
+    ring.close()
 
 
 def test_sizes() -> None:

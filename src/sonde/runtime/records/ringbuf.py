@@ -2,9 +2,11 @@
 
 Layout of the mapping (kernel/bpf/ringbuf.c): one page with the consumer position, ours to write; one page with the
 producer position; then the data. Positions only grow; a record starts at position & (size - 1) with a u32 length, whose
-top bits say "still being written" and "discarded", and a u32 of the kernel's own. Records are aligned to 8 bytes, and
-one may begin at the end of the data and continue at its beginning. (The kernel would map the data a second time after
-itself, so that each record is in one piece; but then each page counts twice as this process's memory.)
+top bits say "still being written" and "discarded", and a u32 of the kernel's own. Records are aligned to 8 bytes. The
+data lie there twice, one copy after the other, so that a record which begins at their end is in one piece.
+
+Only a window of the data is mapped, and moves with the reader: the kernel maps all pages of a mapping at once
+(remap_vmalloc_range), and each counts as memory of this process.
 
 Positions and lengths are read in one native access each (a memoryview of format "Q" or "I" does that; ``struct`` with
 an explicit byte order reads byte by byte and could see half of a new value).
@@ -29,8 +31,25 @@ if TYPE_CHECKING:
     from ...spec import MapSpec
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
+WINDOW = 2 << 20  # bytes
 _HEAD = 8  # bytes of the ring before a record
 _TIME, _SITE = (_HEAD + TIME) // 8, (_HEAD + SITE) // 4  # words, halves of words from there
+
+
+class _Window:
+    """The bytes of a ring's data from a position on, which lies on a page, as far as they are mapped."""
+
+    def __init__(self, fd: Fd, size: int, page: int, start: int, length: int) -> None:
+        self.start, self.stop = start, start + length
+        self._memory = syscalls.mmap_fd(fd, length, 2 * page + (start & (size - 1)), writable=False)
+        self.bytes = memoryview(self._memory)
+        self.words = self.bytes.cast("Q")
+        self.halves = self.bytes.cast("I")
+
+    def close(self) -> None:
+        for view in (self.words, self.halves, self.bytes):
+            view.release()
+        self._memory.close()
 
 
 class Ring:
@@ -39,13 +58,12 @@ class Ring:
     def __init__(self, fd: Fd, size: int, page: int) -> None:
         self.fd = fd
         self.size = size
+        self._page = page
         self._front = syscalls.mmap_fd(fd, page)
-        self._back = syscalls.mmap_fd(fd, page + size, page, writable=False)
+        self._back = syscalls.mmap_fd(fd, page, page, writable=False)
         self._consumer = memoryview(self._front).cast("Q")
-        self._producer = memoryview(self._back)[:page].cast("Q")
-        self._data = memoryview(self._back)[page:]
-        self._words = self._data.cast("Q")
-        self._halves = self._data.cast("I")
+        self._producer = memoryview(self._back).cast("Q")
+        self._window = _Window(fd, size, page, 0, page)
         self._fence = _make_memory_barrier()
         self._last_time = 0
         self.position = self._consumer[0]  # everything before it has been read
@@ -57,18 +75,18 @@ class Ring:
     def read_records(self, limit: int = 1 << 62) -> Batch:
         """Consume complete records up to the first that is still being written, in ring order.
 
-        About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once; what lies after
-        the ring's end comes with the next call. A record whose time is 0 takes that of the record before it.
+        About ``limit`` bytes, and not much more than a window, are copied out in one piece, so the kernel gets the room
+        back at once. A record whose time is 0 takes that of the record before it.
         """
         position = self.position
-        end = min(self._producer[0], position + limit)
+        end = min(self._producer[0], position + min(limit, WINDOW))
         if position >= end:
             return Batch(0, b"", [], 0, ())
+        self._show(position, end)
         self._fence()
-        start = (position & (self.size - 1)) >> 3
-        starts, count = self._scan_records(start, min((end - position) >> 3, len(self._words) - start))
+        starts, count = self._scan_records((position - self._window.start) >> 3, (end - position) >> 3)
         self._fence()
-        buffer = self._copy_words(start, count)
+        buffer = self._copy_words(position, count)
         self.position = self._consumer[0] = position + (count << 3)
         words, halves = memoryview(buffer).cast("Q"), memoryview(buffer).cast("I")
         if isinstance(starts, range):
@@ -84,16 +102,26 @@ class Ring:
         same = bool(sites) and sites.count(sites[0]) == len(sites)
         return Batch(position, buffer, times, sites[0] if same else sites, offsets)
 
-    def _copy_words(self, start: int, count: int) -> bytes:
-        """Copy words out of the ring; the last record may wrap around to its beginning."""
-        beyond = (start + count << 3) - self.size
-        whole = bytes(self._data[start << 3:start + count << 3])
-        return whole + bytes(self._data[:beyond]) if beyond > 0 else whole
+    def _show(self, position: int, end: int) -> None:
+        """Have the window include what lies between two positions."""
+        if self._window.start <= position and end <= self._window.stop:
+            return
+        start = position & -self._page
+        needed = (end - start + self._page - 1) & -self._page
+        window = _Window(self.fd, self.size, self._page, start, max(needed, min(WINDOW, self.size)))
+        self._window.close()
+        self._window = window
+
+    def _copy_words(self, position: int, count: int) -> bytes:
+        """Copy words out of the ring; the last record may end beyond the window."""
+        self._show(position, position + (count << 3))
+        at = position - self._window.start
+        return bytes(self._window.bytes[at:at + (count << 3)])
 
     def _scan_records(self, start: int, most: int) -> tuple[Sequence[int], int]:
-        """Where complete records begin in the ``most`` words from ``start`` on, and how many words they take: a range
-        if they are of one length."""
-        halves, alike = self._halves[2 * start:], self._scan_alike(start, most)
+        """Where complete records begin in the ``most`` words from word ``start`` of the window on, and how many words
+        they take: a range if they are of one length."""
+        halves, alike = self._window.halves[2 * start:], self._scan_alike(start, most)
         at = alike.stop
         if at >= most or halves[2 * at] & BPF_RINGBUF_BUSY_BIT:
             return alike, at
@@ -111,7 +139,7 @@ class Ring:
 
     def _scan_alike(self, start: int, most: int) -> range:
         """The leading run of equal-length records, as word offsets; its stop is the word after them."""
-        halves = self._halves[2 * start:]
+        halves = self._window.halves[2 * start:]
         first = halves[0]
         if first >= BPF_RINGBUF_DISCARD_BIT:
             return range(0)
@@ -133,7 +161,8 @@ class Ring:
 
     def close(self) -> None:
         """Unmap; the ring itself belongs to its map."""
-        for view in (self._consumer, self._producer, self._words, self._halves, self._data):
+        self._window.close()
+        for view in (self._consumer, self._producer):
             view.release()
         self._back.close()
         self._front.close()
