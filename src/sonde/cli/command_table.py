@@ -28,6 +28,7 @@ COMMANDS = {
     "tools": "tools [--check]",
     "doctor": "doctor [--btf FILE]",
     "check": "check [--btf FILE] SCRIPT...",
+    "lsp": "lsp [--btf FILE]",
     "help": "help [NAME]",
     "version": "version",
     "fleet": "fleet -H HOSTS | --dask ADDRESS [options] FILE | TOOL [parameters] | -e 'PROGRAM' [SECONDS]",

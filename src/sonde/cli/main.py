@@ -181,7 +181,7 @@ def _look_elsewhere(parsed: Parsed) -> None:
     if parsed.has("debuginfod"):
         set_debuginfod_servers(parsed.get("debuginfod"))
     set_search_places(parsed.get("debuginfo"), parsed.get("traceable-functions"),
-                      "" if parsed.first in ("check", "doctor", "tools") else parsed.get("btf"))
+                      "" if parsed.first in ("check", "doctor", "lsp", "tools") else parsed.get("btf"))
 
 
 def _print_info() -> int:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .cdecl import FindType
 
 # The items that start with a word; anything else at the top level is a probe.
-_ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn", "table")
-_ITEM = (
+ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn", "table")
+ITEM = (
     r"(?:(?P<config>config)|(?P<let>let)|(?P<macro>macro)|(?P<import>import))\b(?!\s*[:,/])"
     r"|(?P<c>struct|union|enum)\b(?=[\s{])|(?P<typedef>typedef)\s|(?P<fn>fn)\s+(?=[A-Za-z_]\w*\s*\()"
     r"|(?P<table>table)\s+(?=[A-Za-z_]\w*\s*\{)"
@@ -80,8 +80,8 @@ class Parser(FileParser):
         pos = self._lexer.skip_directives(0)
         while pos < end and not self.should_stop():
             self.load_tokens([("eof", "", pos, pos)])
-            is_item = text.startswith(_ITEM_WORDS, pos)
-            item = regex_cache.compile(_ITEM, regex_cache.ASCII).match(text, pos) if is_item else None
+            is_item = text.startswith(ITEM_WORDS, pos)
+            item = regex_cache.compile(ITEM, regex_cache.ASCII).match(text, pos) if is_item else None
             try:
                 pos = self._parse_clause(pos) if item is None else self._parse_item(item, pos)
             except ParseError:

@@ -19,7 +19,7 @@ from ..language.ast import (
 from ..language.comments import MapComments
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.map_sizes import MAP_SIZES
-from ..source import ERROR, Source, Span
+from ..source import ERROR, Diagnostic, Source, Span
 from ..types import Int
 from . import attach
 from .by import show_groups
@@ -51,27 +51,8 @@ def check_script(script: Script, source: Source, world: World, options: Options,
 
     Raises :class:`~sonde.errors.CompileError` with every finding.
     """
-    config = read_config(script.config, options.env, world, diagnostics)
-    types = TypeNames(world, diagnostics, script.includes, script.unread)
-    types.define_types(script.definitions)
-    expand_macros([*script.clauses, *script.functions], script.macros, script.tables, language, diagnostics)
-    if options.by and not show_groups([script.clauses, script.functions], options.by, language.functions):
-        diagnostics.error("no-process-names", "no names of processes are shown here that --by "
-                          f"{options.by} could take the place of", None, [f"a script can ask for {options.by} itself"])
-    programs = attach.expand_programs(script.clauses, world, options, config, language, diagnostics)
-    context = CheckContext(world, options, config, types, script.defines, language)
-    context.evaluate, context.statements = check_expression, check_statements
-    context.diagnostics = diagnostics
-    for imported in script.imports:
-        context.report_unstable(imported, "import_statement", config.unstable_import_statement)
-    context.clauses, context.programs = script.clauses, programs
-    declare_subprograms(context, script.functions, {m.name for m in script.macros}, diagnostics)
-    _declare_maps(context, script.map_decls, diagnostics)
-    trees: list[Tree] = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
-    parts = check_size(trees, diagnostics)
-    if options.named:
-        _known_parameters(script, options, language.functions, diagnostics)
-    findings = _settle_types(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
+    context, findings = annotate_script(script, world, options, diagnostics, language)
+    programs = context.programs
     unseen = diagnostics.has_errors or any(item.code == "type-too-large" for item in findings)  # and so what maps hold
     for item in findings:
         if not (unseen and item.code == "undefined-map"):
@@ -92,13 +73,40 @@ def check_script(script: Script, source: Source, world: World, options: Options,
         _prune_program(program)
     maps = _final_maps(context, script)
     _check_keys(maps, world, diagnostics)
-    check_values(trees, maps.values(), diagnostics)
+    check_values([*[p.probe.clause for p in programs], *[f.body for f in script.functions]], maps.values(), diagnostics)
     diagnostics.raise_if_errors()
     probes = [p.probe for p in programs if not _is_settled_away(p.probe)] or [p.probe for p in programs]
     for probe in probes:
         probe.facts = gather_facts(probe)
-    return CheckedScript(source, probes, maps, config, options,
+    return CheckedScript(source, probes, maps, context.config, options,
                          diagnostics)
+
+
+def annotate_script(script: Script, world: World, options: Options, diagnostics: Diagnostics,
+                    language: Language) -> tuple[CheckContext, list[Diagnostic]]:
+    """What is known of a parsed script after its programs' trees have got their types, as far as these are right; and
+    what the last visit of the programs has reported. Findings about anything else are added to ``diagnostics``."""
+    config = read_config(script.config, options.env, world, diagnostics)
+    types = TypeNames(world, diagnostics, script.includes, script.unread)
+    types.define_types(script.definitions)
+    expand_macros([*script.clauses, *script.functions], script.macros, script.tables, language, diagnostics)
+    if options.by and not show_groups([script.clauses, script.functions], options.by, language.functions):
+        diagnostics.error("no-process-names", "no names of processes are shown here that --by "
+                          f"{options.by} could take the place of", None, [f"a script can ask for {options.by} itself"])
+    programs = attach.expand_programs(script.clauses, world, options, config, language, diagnostics)
+    context = CheckContext(world, options, config, types, script.defines, language)
+    context.evaluate, context.statements = check_expression, check_statements
+    context.diagnostics = diagnostics
+    for imported in script.imports:
+        context.report_unstable(imported, "import_statement", config.unstable_import_statement)
+    context.clauses, context.programs = script.clauses, programs
+    declare_subprograms(context, script.functions, {m.name for m in script.macros}, diagnostics)
+    _declare_maps(context, script.map_decls, diagnostics)
+    trees: list[Tree] = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
+    parts = check_size(trees, diagnostics)
+    if options.named:
+        _known_parameters(script, options, language.functions, diagnostics)
+    return context, _settle_types(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
 
 
 WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")

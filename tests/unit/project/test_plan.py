@@ -49,8 +49,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "comparing": WAIST | BACK | {"library", "recording"},
     "fleet": WAIST | BACK | {"layouts", "language", "semantics", "compiling", "merge", "library", "recording",
                              "exporters"},
+    "editor": WAIST | {"layouts", "language", "semantics", "functions", "builtins", "compiling"},
     "tools": {"base", "errors", "kinds", "arch", "language"},
-    "cli": FLOOR | FRONT | BACK | {"compiling", "library", "recording", "exporters", "comparing", "fleet", "tools"},
+    "cli": FLOOR | FRONT | BACK | {"compiling", "library", "recording", "exporters", "comparing", "fleet", "editor",
+                                   "tools"},
     "__init__": {"base", "errors", "semantics", "compiling", "runtime", "library", "fleet"},  # the public names
     "__main__": {"base", "cli"},
 }
@@ -82,6 +84,7 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
               "kernel/foreign/reader_process.py": {"json"},
               "comparing/runs.py": {"json"}, "comparing/report.py": {"json"},
               "library/flight/asking.py": {"json", "socket"},
+              "editor/server.py": {"asyncio", "lsprotocol", "pygls"},
               "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}
 
 
