@@ -34,6 +34,30 @@ os.dup2(read, 3); os.dup2(write, 4); os.close(read); os.close(write)
 os.execvp(sys.argv[3], sys.argv[3:])
 """
 
+_FAINT_TEXTS = """(() => {
+  const parse = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const light = (c) => [0.2126, 0.7152, 0.0722].reduce((sum, part, i) => {
+    const v = c[i] / 255; return sum + part * (v <= 0.04045 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4)); }, 0);
+  const ground = (e) => {
+    const frame = e.closest("g.frame");
+    if (frame) { return parse(getComputedStyle(frame.querySelector("rect")).fill); }
+    const layers = [];
+    for (let at = e; at; at = at.parentElement) { layers.push(parse(getComputedStyle(at).backgroundColor)); }
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
+  };
+  const faults = new Set(), walker = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement, text = walker.currentNode.textContent.trim();
+    if (!text || e.closest("script, style, title") || !e.getClientRects().length) { continue; }
+    const style = getComputedStyle(e), below = ground(e), colour = e instanceof SVGElement ? style.fill : style.color;
+    const [a, b] = [light(over(parse(colour), below)), light(below)];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) { faults.add(text.slice(0, 30) + " " + ratio.toFixed(2)); }
+  }
+  return [...faults];
+})()"""
+
 
 class Browser:
     """Chromium with one page."""
@@ -177,6 +201,15 @@ class Browser:
     def prefer(self, scheme: str) -> None:
         """light or dark."""
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Another size of the window."""
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def faint_texts(self) -> list[str]:
+        """The texts with less contrast to what is behind them than WCAG's level AA asks for (4.5 to 1), with it."""
+        found: list[str] = self.eval(_FAINT_TEXTS)
+        return found
 
     def hover(self, selector: str) -> None:
         """Move the mouse over the first element that the selector finds."""

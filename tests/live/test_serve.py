@@ -29,7 +29,8 @@ sys.stdin.read()
 """
 SCRIPT = """tracepoint:syscalls:sys_enter_getppid /pid == cpid && comm == "<b>callee"/ {
     @calls[comm] = count(); @sizes[pid] = lhist(7, 0, 10, 1); }
-interval:ms:200 { @ticks++; printf("tick <i>%d</i>\\n", @ticks); @level["a"] = 5; @level["b"] = 9; }"""
+interval:ms:200 { @ticks++; printf("tick <i>%d</i>\\n", @ticks); @level["a"] = 5; @level["b"] = 9;
+    @wait_ns["<img src=x>"] = max(1265077774); @gain_ns = hist(@ticks * 100000); }"""
 
 
 class Served(Tracer):
@@ -82,8 +83,11 @@ def test_in_the_browser(served: Served) -> None:
         _the_tables_sort_and_filter(browser)
         browser.wait_for("document.querySelectorAll('[data-table=\"@sizes\"] .bars i').length == 1")
         assert "300" in browser.eval("document.querySelector('[data-table=\"@sizes\"] .bars').innerText")
+        _numbers_are_scaled_and_drawn(browser)
+        _rows_are_pinned_and_chosen_by_keys(browser)
         assert "% of a CPU" in browser.eval("document.querySelector('#cost').textContent")
         _pausing_holds_the_picture(browser)
+        _it_can_be_read_at_any_width(browser)
         browser.prefer("dark")
         dark = browser.eval("getComputedStyle(document.body).backgroundColor")
         browser.prefer("light")
@@ -96,7 +100,7 @@ def test_in_the_browser(served: Served) -> None:
 
 
 def _the_tables_sort_and_filter(browser: Browser) -> None:
-    names = 'Array.from(document.querySelectorAll(\'[data-table="@level"] tbody tr\')).map(r => r.cells[0].innerText)'
+    names = 'Array.from(document.querySelectorAll(\'[data-table="@level"] tbody tr\')).map(r => r.cells[2].innerText)'
     browser.wait_for(f"{names}.join() == 'b,a'")  # the greatest first
     browser.click('[data-table="@level"] th', "value")
     browser.wait_for(f"{names}.join() == 'b,a'")
@@ -105,10 +109,56 @@ def _the_tables_sort_and_filter(browser: Browser) -> None:
     browser.click("#filter")
     browser.type("callee")
     browser.wait_for(f"{names}.length == 0")
-    assert "0 match" in browser.eval("document.querySelector('[data-table=\"@level\"] h2').innerText")
+    assert "0 match" in browser.eval("document.querySelector('[data-table=\"@level\"] p').innerText")
     browser.eval("(() => { const f = document.querySelector('#filter'); f.value = ''; "
                  "f.dispatchEvent(new Event('input')); })()")
     browser.wait_for(f"{names}.length == 2")
+
+
+def _numbers_are_scaled_and_drawn(browser: Browser) -> None:
+    cell = "document.querySelector('[data-table=\"@wait_ns\"] tbody td.number')"
+    assert browser.eval(f"[{cell}.innerText, {cell}.title]") == ["1.27 s", "1,265,077,774 ns"]
+    assert browser.eval("document.querySelectorAll('img').length") == 0, "a key is text"
+    note = browser.eval("document.querySelector('[data-table=\"@wait_ns\"] p').innerText")
+    assert "in ns, by its name" in note
+    browser.wait_for("new Set(Array.from(document.querySelectorAll('[data-table=\"@level\"] .plot polyline'))"
+                     ".map(line => line.getAttribute('class'))).size == 2")
+    ticks = "Array.from(document.querySelectorAll('[data-table=\"@wait_ns\"] .plot text')).map(t => t.textContent)"
+    assert {"0", "1 s"} <= {*browser.wait_for(ticks)}
+    coloured = ("(c => { const d = c.getContext('2d').getImageData(80, 0, c.width - 90, c.height - 26).data; "
+                "return d.some(v => v > 0); })(document.querySelector('[data-table=\"@gain_ns\"] canvas'))")
+    browser.wait_for("!document.querySelector('[data-table=\"@gain_ns\"] canvas').parentNode.hidden")
+    browser.wait_for(coloured)
+    browser.hover('[data-table="@level"] svg.plot, [data-table="@level"] .plot')
+    browser.wait_for("document.querySelector('[data-table=\"@level\"] .tip').innerText.includes('[b]  9')")
+
+
+def _rows_are_pinned_and_chosen_by_keys(browser: Browser) -> None:
+    """A pinned row stays on top, and where it is while it has the focus and others change."""
+    line = '[data-table="@level"] tbody tr'
+    browser.eval(f"document.querySelectorAll('{line}')[1].focus()")
+    browser.key("p")
+    browser.wait_for(f"document.querySelector('{line}').cells[2].innerText == 'b'")
+    assert browser.eval("document.activeElement.cells[2].innerText") == "b"
+    assert browser.eval(f"document.querySelector('{line} button').getAttribute('aria-pressed')") == "true"
+    browser.click('[data-table="@level"] td button')
+    browser.wait_for(f"document.querySelector('{line}').cells[2].innerText == 'a'")
+    browser.eval("document.activeElement.blur()")
+    browser.key("/")
+    browser.wait_for("document.activeElement.id == 'filter'")
+    browser.key("Escape")
+    browser.wait_for("document.activeElement.id != 'filter'")
+
+
+def _it_can_be_read_at_any_width(browser: Browser) -> None:
+    for scheme in ("light", "dark"):
+        browser.prefer(scheme)
+        assert browser.faint_texts() == []
+    for width in (320, 768, 1920):
+        browser.resize(width)
+        browser.wait_for(f"document.querySelector('svg').clientWidth < {width}")
+        assert browser.eval("document.documentElement.scrollWidth") <= width
+    browser.ask("Emulation.clearDeviceMetricsOverride")
 
 
 def _pausing_holds_the_picture(browser: Browser) -> None:

@@ -211,6 +211,44 @@ def test_a_page_and_its_script_scale_alike(browser: Browser, tmp_path: Path) -> 
         assert browser.eval(tips) == ours
 
 
+def test_a_report_can_be_read_and_sorted(browser: Browser, tmp_path: Path) -> None:
+    """At any width and in both modes, with numbers in a unit that suits them."""
+    file = tmp_path / "x.html"
+    done = run_sonde("-f", "html", "-o", str(file), "-e",
+                     'begin { @ns["<b>x"] = max(999); @ns["y"] = max(1265077774); @ns["z"] = max(5000000); '
+                     '@h_ns = hist(70000); @s[kstack] = count(); printf("text"); exit(); }')
+    assert done.returncode == 0, done.stderr
+    browser.open(file)
+    cells = "Array.from(document.querySelectorAll('table.map tbody tr')).map(r => r.innerText.replace(/\\s+/, ' '))"
+    assert browser.eval(cells) == ["y 1.27 s", "z 5 ms", "<b>x 999 ns"]
+    browser.click("th button", "value")
+    browser.click("th button", "value")
+    assert browser.eval(cells) == ["<b>x 999 ns", "z 5 ms", "y 1.27 s"]
+    assert browser.eval("document.querySelector('table.map td.number').title") == "999 ns"
+    for scheme in ("light", "dark"):
+        browser.prefer(scheme)
+        assert browser.faint_texts() == []
+    try:
+        for width in (320, 768, 1920):
+            browser.resize(width)
+            assert browser.eval("document.documentElement.scrollWidth") <= width
+    finally:
+        browser.ask("Emulation.clearDeviceMetricsOverride")
+
+
+def test_the_words_of_drawings_can_be_read(browser: Browser, known: Path, tmp_path: Path) -> None:
+    """Frames of every colour in both modes, and what stands beside them."""
+    names = {(f"{kind}{n}{end}",): 50 for n in range(24) for kind, end in (("a", ""), ("k", "_[k]"))}
+    waker = {("w", "--", f"v{n}", f"k{n}_[k]"): 50 for n in range(12)}
+    (tmp_path / "all.svg").write_text(flame_graph(names | waker, "t", None, 1, "ns"))
+    (tmp_path / "change.svg").write_text(flame_graph(STACKS, "t", {("app", "main", "work"): 90}, 1, "samples"))
+    for file in (known, tmp_path / "all.svg", tmp_path / "change.svg"):
+        browser.open(file)
+        for scheme in ("light", "dark"):
+            browser.prefer(scheme)
+            assert browser.faint_texts() == []
+
+
 def test_graphs_of_one_page_have_a_state_each(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "x.html"
     done = run_sonde("-f", "html", "-o", str(file), "-e",

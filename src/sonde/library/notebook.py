@@ -37,7 +37,7 @@ def _flame_html(spec: MapSpec, items: Items) -> str:
     folder = Folder([spec.name])
     folder.add_items(spec, items, "")
     drawing = flame_element(folder.folded, spec.name, folder.heads, weight_symbol(spec))
-    page = svg.html_page(spec.name, FLAME_STYLE, [drawing], look.read_asset("flame.js"))
+    page = svg.html_page(spec.name, FLAME_STYLE, [drawing], look.read_asset("scale.js", "flame.js"))
     return (f'<iframe srcdoc="{page.replace("&", "&amp;").replace(chr(34), "&quot;")}" sandbox="allow-scripts" '
             f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape_markup(spec.name)}"></iframe>')
 

@@ -102,6 +102,14 @@ def map_symbol(named: MapSpec) -> str:
     return unit.symbol if unit is not None else ""
 
 
+def unit_origin(named: MapSpec) -> str:
+    """A map's unit and who says it: ``in ns, by its name``; "" if it has none."""
+    unit = map_unit(named)
+    if unit is None:
+        return ""
+    return f"in {unit.symbol}, {'by its name' if named_unit(named.name) is not None else 'as the script says'}"
+
+
 def is_time(symbol: str) -> bool:
     """Whether a unit is one of time."""
     return symbol in _BY_SYMBOL and _BY_SYMBOL[symbol].base == "seconds"
@@ -109,7 +117,9 @@ def is_time(symbol: str) -> bool:
 
 def scale_value(value: float, symbol: str) -> str:
     """A value with its unit for a reader: times and bytes in the unit that suits their size, to three digits (``1.27
-    s`` of 1,265,077,774 ns), others as they are (``12,345 samples``). flame.js does the same."""
+    s`` of 1,265,077,774 ns, ``5.06 MiB/s``), others as they are (``12,345 samples``). scale.js does the same."""
+    if symbol.endswith("/s"):  # a rate: what it is of in its unit
+        return f"{scale_value(value, symbol.removesuffix('/s'))}/s"
     unit = _BY_SYMBOL.get(symbol)
     if unit is None or unit.base not in _SCALES:
         return f"{value:,.0f} {symbol.removesuffix('s') if value == 1 else symbol}".rstrip()
@@ -122,13 +132,39 @@ def scale_value(value: float, symbol: str) -> str:
     return f"{text.rstrip('0').rstrip('.') if digits else text} {name}"
 
 
-def column_head(name: str, description: str) -> str:
-    """A column's heading with the unit that its description says, where its name does not: ``LAT (ms)``."""
-    unit = described_unit(description)
-    return f"{name} ({unit.symbol})" if unit is not None and "(" not in name and named_unit(name) is None else name
+class Heading(Value):
+    """A column's heading, and the unit in which its cells are scaled; "" if they are shown as they are."""
+
+    text: str
+    symbol: str = ""
 
 
-def value_heads(named: MapSpec, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The headings of a map's value columns, with their unit: ``average (µs)``. What counts has none."""
+def is_scaled(symbol: str) -> bool:
+    """Whether values in a unit are shown in the one that suits their size."""
+    return symbol in _BY_SYMBOL and _BY_SYMBOL[symbol].base in _SCALES
+
+
+def column_heading(name: str, description: str) -> Heading:
+    """A column of a tool's table: scaled if its name says a unit in brackets (``LAT(us)``), or its description where
+    the name says none. Where the name is a unit (``MS``) the cells are in it."""
+    bare, _, rest = name.partition("(")
+    unit = _BY_WORD.get(rest.removesuffix(")").lower()) if rest.endswith(")") else described_unit(description)
+    if unit is None or not rest and named_unit(name) is not None:
+        return Heading(name)
+    if is_scaled(unit.symbol):
+        return Heading(bare.rstrip() if rest else name, unit.symbol)
+    return Heading(name if rest else f"{name} ({unit.symbol})")
+
+
+def value_headings(named: MapSpec, columns: tuple[str, ...]) -> tuple[Heading, ...]:
+    """Those of a map's value columns; a unit that is not scaled stands in the heading: ``average (%)``. What counts has
+    none."""
     symbol = map_symbol(named)
-    return tuple([f"{name} ({symbol})" if symbol and name not in ("count", "time") else name for name in columns])
+    bare = [not symbol or name in ("count", "time") for name in columns]
+    return tuple([Heading(name) if plain else Heading(name, symbol) if is_scaled(symbol) else
+                  Heading(f"{name} ({symbol})") for name, plain in zip(columns, bare)])
+
+
+def say_number(value: float, symbol: str) -> str:
+    """A cell: scaled, or without a unit as it is, with separators of thousands."""
+    return scale_value(value, symbol) if symbol else f"{value:,}"

@@ -6,7 +6,7 @@ import pytest
 
 from sonde import tools
 from sonde.language.comments import LONGEST, MapComments, column_descriptions, comment_beside
-from sonde.output.units import column_head
+from sonde.output.units import column_heading
 from unit.fake_world import check_text
 
 HEAD = """\
@@ -71,12 +71,15 @@ def test_a_compiled_map_knows_what_is_said_of_it() -> None:
     assert (maps["@x"].about, maps["@y"].about) == ("the first", "")
 
 
-@pytest.mark.parametrize(("name", "said", "head"), [
-    ("LAT", "milliseconds until the end", "LAT (ms)"), ("LAT(us)", "microseconds", "LAT(us)"),
-    ("TX_KB", "kilobytes (1024) sent", "TX_KB"), ("PID", "the process", "PID"), ("S", "seconds in all", "S (s)"),
-    ("LAST", "the time, in seconds", "LAST (s)")])
-def test_a_columns_heading_has_the_unit(name: str, said: str, head: str) -> None:
-    assert column_head(name, said) == head
+@pytest.mark.parametrize(("name", "said", "text", "symbol"), [
+    ("LAT", "milliseconds until the end", "LAT", "ms"), ("LAT(us)", "microseconds", "LAT", "µs"),
+    ("TX_KB", "kilobytes (1024) sent", "TX_KB", ""), ("PID", "the process", "PID", ""),
+    ("S", "seconds in all", "S", "s"), ("MS", "milliseconds", "MS", ""),
+    ("LAST", "the time, in seconds", "LAST", "s"), ("HIT", "the percentage", "HIT", ""),
+    ("BUSY", "of all, in percent", "BUSY (%)", ""), ("BYTES(x)", "bytes", "BYTES(x)", "")])
+def test_a_columns_heading_has_the_unit(name: str, said: str, text: str, symbol: str) -> None:
+    heading = column_heading(name, said)
+    assert (heading.text, heading.symbol) == (text, symbol)
 
 
 def test_all_maps_that_tools_explain_are_described() -> None:

@@ -89,10 +89,17 @@ def test_histograms_have_quantiles_and_bars() -> None:
 def test_columns_show_their_unit() -> None:
     stats, count, sums, gauge = t.Aggregate("stats"), t.Aggregate("count"), t.Aggregate("sum"), t.UINT64
     watched = model(us=stats, lat_us=count, ms=sums, tx_kb=gauge)
-    columns = {table.name: table.columns for table in looks(watched, []).tables}
-    assert columns["@us"] == ("key", "count", "average (µs)", "total (µs)", "per s")
-    assert columns["@lat_us"] == ("key", "value", "per s"), "counts are no times"
-    assert columns["@ms"] == ("key", "value (ms)", "ms per s") and columns["@tx_kb"] == ("key", "value (KB)")
+    units = {table.name: [f"{name} {symbol}".rstrip() for name, symbol in zip(table.columns, table.symbols)]
+             for table in looks(watched, []).tables}
+    assert units["@us"] == ["key", "count", "average µs", "total µs", "per s"]
+    assert units["@lat_us"] == ["key", "value", "per s"], "counts are no times"
+    assert units["@ms"] == ["key", "value ms", "per s ms/s"] and units["@tx_kb"] == ["key", "value KB"]
+
+
+def test_cells_are_shown_in_a_unit_that_suits_them() -> None:
+    table = looks(model(ns=t.Aggregate("max"), pids=t.UINT64), [("a", 1_265_077_774)]).tables
+    cells = [made.cell_text(1, made.rows[0].cells[1]) for made in table]
+    assert cells == ["1.27 s", "1265077774"] and [made.note for made in table] == ["now, in ns, by its name", "now"]
 
 
 def test_columns_of_rows_show_the_unit_that_the_script_says() -> None:
@@ -100,7 +107,38 @@ def test_columns_of_rows_show_the_unit_that_the_script_says() -> None:
     table.write_row([("PID", "7", True), ("LAT", "3", True)])
     table.write_row([("PID", "8", True), ("LAT", "4", True)])
     made = table.build_table()
-    assert made.columns == ("PID", "LAT (ms)") and made.total == 2, "one block of two rows"
+    assert made.columns == ("PID", "LAT") and made.total == 2, "one block of two rows"
+    assert [made.cell_text(i, cell) for i, cell in enumerate(made.rows[0].cells)] == ["8", "4 ms"]
+
+
+def moments(watched: Model, *contents: list[tuple[Any, Any]]) -> list[list[tuple[str, tuple[int, ...]]]]:
+    """Of each look the keys that charts show, and what their histograms gained."""
+    table, = looks(watched, *contents).tables
+    return [[(point.id, tuple([count for _, _, count in point.gains])) for point in moment.points]
+            for moment in table.moments]
+
+
+def test_what_histograms_gain_between_looks() -> None:
+    watched = model(h=t.Aggregate("hist"))
+    first, more = hist(2, 2, 8), hist(2, 2, 2, 8)
+    found = moments(watched, [("a", first)], [("a", more), ("b", first)], [("a", first), ("b", first)])
+    assert found[0] == [], "nothing says when the first contents came"
+    assert found[1] == [("[a]", (1, 0, 0)), ("[b]", (2, 0, 1))], "what is new has come since"
+    assert {*found[2]} == {("[a]", (2, 0, 1)), ("[b]", (0, 0, 0))}, "what has less than before began again"
+    assert moments(watched) == [], "each look is given once"
+
+
+def test_portions_are_gains_and_none_is_left_out() -> None:
+    watched = model(h=t.Aggregate("hist"))
+    for value in (hist(2), hist(2, 2)):
+        watched.update_map("@h", [("a", value)])
+    assert moments(watched) == [[("[a]", (1,))], [("[a]", (2,))]]
+
+
+def test_keys_in_charts_stay_while_others_pass_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonde.output.live.moments.MOST_CHARTED", 1)
+    found = moments(model(n=t.Int()), [("a", 3), ("b", 2), ("c", 1)], [("a", 3), ("b", 4), ("c", 1)])
+    assert [[key for key, _ in look] for look in found] == [["[a]"], ["[b]", "[a]"]]
 
 
 def test_of_many_buckets_the_last_are_shown() -> None:
@@ -151,7 +189,7 @@ def test_the_page_needs_nothing_else() -> None:
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
 def test_the_script_parses(tmp_path: Path) -> None:
     file = tmp_path / "x.js"
-    file.write_text(read_asset("serve.js"))
+    file.write_text(read_asset("scale.js", "chart.js", "serve.js"))
     done = subprocess.run(["node", "--check", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -189,9 +227,9 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
                     at_end=at_end.get(name, ""))
             for name in ("@issued", "@usecs", "@h")]
     made = Model(ScriptSpec([], maps, [], [], ["begin"], [], Config()), "x")
-    tables = {table.name: table.columns for table in made.take_snapshot(Idle()).tables}
+    tables = {table.name: {*zip(table.columns, table.symbols)} for table in made.take_snapshot(Idle()).tables}
     assert set(tables) == {"@usecs", "@h"}
-    assert {"p50 (µs)", "p90 (µs)", "p99 (µs)"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])
+    assert {("p50", "µs"), ("p90", "µs"), ("p99", "µs")} <= tables["@usecs"] and ("p50", "") in tables["@h"]
 
 
 @pytest.mark.parametrize("clauses, found", [
@@ -232,6 +270,7 @@ def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest
     tracemalloc.start()
     for look in range(80):
         watched.read_maps(lambda name, then, look=look: [(f"{look} {key}", key + 1) for key in range(150)])
+        watched.take_snapshot(Idle())
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert held[-1] < 1.3 * held[5]
@@ -279,4 +318,4 @@ def test_text_without_lines_is_not_held() -> None:
 def test_integers_that_javascript_would_round_are_sent_as_text() -> None:
     assert plain_value((1 << 53) - 1) == (1 << 53) - 1 and plain_value(-(1 << 53) + 1) == -(1 << 53) + 1
     assert plain_value(((1 << 64) - 1, -(1 << 53))) == ["18446744073709551615", "-9007199254740992"]
-    assert plain_value(True) is True
+    assert plain_value(True) is True and plain_value({"a": (float("nan"), float("inf"))}) == {"a": ["nan", "inf"]}

@@ -474,7 +474,8 @@ def test_the_report_has_units_and_what_the_script_says() -> None:
     run = Run("html", script(waits))
     run.view.add_map(waits, [("cat", Stats(2, 5, 10))], 5 * SECOND, "final")
     text = run.finish()
-    assert "<th>count</th><th>average (ms)</th><th>total (ms)</th>" in text
+    assert "<th>count</th><th>average</th><th>total</th>" in text
+    assert 'data-value="10" title="10 ms">10 ms</td>' in text and "in ms, as the script says" in text
     assert '<p class="soft">milliseconds in the &lt;queue&gt;</p>' in text
 
 
@@ -553,8 +554,8 @@ def test_page() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
-@pytest.mark.parametrize("code", [read_asset(f"{name}.js") for name in ("flame", "heat", "tables")],
-                         ids=["flame", "heat", "tables"])
+@pytest.mark.parametrize("code", [read_asset(f"{name}.js") for name in ("scale", "flame", "heat", "tables")],
+                         ids=["scale", "flame", "heat", "tables"])
 def test_scripts_parse(code: str, tmp_path: Path) -> None:
     file = tmp_path / "x.js"
     file.write_text(code)

@@ -89,14 +89,16 @@ class WatchedPresenter(Presenter):
             return [self._rows.build_table()] if self._rows.columns else []
         rows: list[LiveRow] = []
         columns: tuple[str, ...] = ()
+        symbols: tuple[str, ...] = ()
         note, total = "", 0
         for host in sorted(self._hosts):
             table = self._hosts[host].build_table()
-            columns = columns or table.columns
+            columns, symbols = (columns, symbols) if columns else (table.columns, table.symbols)
             if table.columns == columns:
                 rows += [LiveRow(f"{host} {row.id}", (clean_cell(host), *row.cells)) for row in table.rows]
                 note, total = table.note, total + table.total
-        return [LiveTable(self._tool, note, (HOST, *columns), tuple(rows[:MOST_ROWS]), total)] if columns else []
+        return [LiveTable(self._tool, note, (HOST, *columns), tuple(rows[:MOST_ROWS]), total,
+                          ("", *symbols))] if columns else []
 
     def finish(self) -> None:
         self.out = self.final.out

@@ -23,20 +23,6 @@
     Object.keys(attributes).forEach(function (name) { node.setAttribute(name, attributes[name]); });
     return node;
   }
-  // As units.py: times and bytes in the unit that suits their size, to three digits.
-  var TIMES = [["s", 1e9], ["ms", 1e6], ["\u00b5s", 1e3], ["ns", 1]];
-  var SIZES = [["TiB", 1099511627776], ["GiB", 1073741824], ["MiB", 1048576], ["KiB", 1024], ["B", 1]];
-  var SCALES = { ns: [TIMES, 1], "\u00b5s": [TIMES, 1e3], ms: [TIMES, 1e6], s: [TIMES, 1e9], B: [SIZES, 1],
-                 KB: [SIZES, 1024] };
-  function amount(value, unit) {
-    if (!Object.prototype.hasOwnProperty.call(SCALES, unit)) {
-      return value.toLocaleString("en-US") + (unit && " ") + (value === 1 ? unit.replace(/s$/, "") : unit);
-    }
-    var scale = SCALES[unit][0], least = value * SCALES[unit][1];
-    var step = scale.find(function (each) { return least >= 0.9995 * each[1]; }) || scale[scale.length - 1];
-    var scaled = least / step[1], digits = scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
-    return (+scaled.toFixed(digits)).toLocaleString("en-US") + " " + step[0];
-  }
   // The same stacks joined from the innermost frame on. What a frame has beyond those above it is its own weight.
   function inverted(frames, group) {
     var own = frames.map(function (f) { return f.weight; }), unit = group.dataset.unit;
@@ -58,7 +44,7 @@
       var next = pending.pop(), node = next[0], at = next[2], above = [];
       var g = made("g", { "class": "frame", tabindex: 0 }), title = made("title", {});
       g.dataset.name = node.frame.whole; g.dataset.at = at; g.dataset.weight = node.weight; g.dataset.depth = next[1];
-      title.textContent = node.frame.name + ": " + amount(node.weight, unit) + " (" +
+      title.textContent = node.frame.name + ": " + scaled(node.weight, unit) + " (" +
         (100 * node.weight / root.weight).toFixed(2) + "%)";
       var label = made("text", { "font-size": 11.5 });
       [title, made("rect", { "class": node.frame.rect.getAttribute("class"), height: ROW - 1 }), label]

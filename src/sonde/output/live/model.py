@@ -24,11 +24,12 @@ from ..losses import report_losses
 from ..outside import Outside
 from ..table_rows import RowCell, Rows, has_tables
 from ..text import TextOutput, element_label, encode_text, sort_items, terminal_safe
-from ..units import column_head, map_symbol, value_heads
+from ..units import Heading, column_heading, map_symbol, scale_value, unit_origin, value_headings
 from ..views.csv import CellValue, cell_value, key_columns, utf8, value_columns, value_rows
-from ..views.heat import bucket_range
+from ..views.heat import bucket_label
 from ..views.view import key_parts
 from .blocks import Tail, TextCollector
+from .moments import Moment, Moments
 from .screen import COLOUR
 
 if TYPE_CHECKING:
@@ -55,13 +56,28 @@ class LiveRow(Record):
 
 
 class LiveTable(Record):
-    """A map, or what a tool prints. ``rows`` are the first ``len(rows)`` of ``total``, greatest value first."""
+    """A map, or what a tool prints. ``rows`` are the first ``len(rows)`` of ``total``, greatest value first.
+
+    ``symbols`` are the units in which the cells of each column are scaled, ``symbol`` that of the map. ``moments`` are
+    the looks at the map since the snapshot before, of values in the unit ``drawn``; ``about`` is what the script says
+    of it.
+    """
 
     name: str
     note: str
     columns: tuple[str, ...]
     rows: tuple[LiveRow, ...]
     total: int
+    symbols: tuple[str, ...] = ()
+    symbol: str = ""
+    drawn: str = ""
+    about: str = ""
+    moments: tuple[Moment, ...] = ()
+
+    def cell_text(self, column: int, value: CellValue) -> str:
+        """A cell as it is shown."""
+        symbol = self.symbols[column] if column < len(self.symbols) else ""
+        return scale_value(value, symbol) if symbol and isinstance(value, (int, float)) else str(value)
 
 
 class LiveCost(Record):
@@ -108,9 +124,11 @@ class _MapState:
         self.before: dict[ScriptValue, int | float | None] = {}
         self.rates: dict[ScriptValue, float] = {}
         self.seen = 0.0
+        self.symbol = map_symbol(spec)
+        self.moments = Moments()
 
-    def update_items(self, items: Items, portion: bool) -> None:
-        """The contents now; a ``portion`` is what came since the one before it."""
+    def update_items(self, items: Items, portion: bool, elapsed: float = 0.0) -> None:
+        """The contents now, seconds after the start; a ``portion`` is what came since the one before it."""
         now = self._clock()
         passed, self.seen = now - self.seen if self.seen else 0.0, now
         if portion and not self.by_interval:
@@ -119,13 +137,16 @@ class _MapState:
         self.rates = {}
         if len(self.items) > MOST_FOLLOWED:
             self.histories, self.before, self.seen = {}, {}, 0.0
+            self.moments.forget()
             return
         weights = {key: value_weight(value) for key, value in self.items}
         if self.grows and not self.by_interval:
             self._remember_history(self._gains_since(weights, passed), passed)
+            self.moments.add_look(elapsed, self.items, weights, self.rates, self.before if passed else None)
             self.before = weights
         else:
             self._remember_history(weights, 0.0)
+            self.moments.add_look(elapsed, self.items, weights, weights, {})
 
     def _gains_since(self, weights: dict[ScriptValue, int | float | None], passed: float
                      ) -> dict[ScriptValue, int | float | None]:
@@ -156,15 +177,19 @@ class _MapState:
     def build_table(self) -> LiveTable:
         shown = sort_items(self.items)[-MOST_ROWS:]
         rates = self.grows and not self.by_interval
-        rate = (self._rate_head(),) if rates else ()
-        columns = (*key_columns(self.spec), *_value_columns(self.spec, self.kind), *rate)
+        rate = (Heading("per s", self._drawn_symbol() if self.kind == "sum" and self.symbol else ""),) if rates else ()
+        heads = (*[Heading(name) for name in key_columns(self.spec)], *_value_headings(self.spec, self.kind), *rate)
         rows = [self._build_row(key, value, rates) for key, value in reversed(shown)]
         note = "of the last interval" if self.by_interval else "since the start" if rates else "now"
-        return LiveTable(self.spec.name, note, columns, tuple(rows), len(self.items))
+        unit = unit_origin(self.spec)
+        return LiveTable(self.spec.name, f"{note}, {unit}" if unit else note, tuple([head.text for head in heads]),
+                         tuple(rows), len(self.items), tuple([head.symbol for head in heads]), self.symbol,
+                         self._drawn_symbol(), self.spec.about, self.moments.take())
 
-    def _rate_head(self) -> str:
-        symbol = map_symbol(self.spec) if self.kind == "sum" else ""
-        return f"{symbol} per s" if symbol else "per s"
+    def _drawn_symbol(self) -> str:
+        """The unit of what is drawn over time: gains per second, or values; of histograms and stats how many came."""
+        counts = isinstance(self.spec.value, Aggregate) and (self.spec.value.row.buckets or self.kind == "stats")
+        return ("" if counts else self.symbol) + ("/s" if self.grows and not self.by_interval else "")
 
     def _build_row(self, key: ScriptValue, value: ScriptValue, rates: bool) -> LiveRow:
         name = terminal_safe(utf8(element_label("", key)))
@@ -174,7 +199,7 @@ class _MapState:
         spark = tuple(self.histories.get(key, ()))
         if isinstance(value, Histogram):
             buckets = list(value)
-            shown = [(bucket_range(b), b.count) for b in buckets[-MOST_BUCKETS:]]
+            shown = [(bucket_label(b, self.symbol), b.count) for b in buckets[-MOST_BUCKETS:]]
             return LiveRow(name, tuple(cells), spark, _after_others(shown, len(buckets)))
         if isinstance(value, Series):
             points = value.points
@@ -206,10 +231,10 @@ def clean_cell(value: ScriptValue) -> CellValue:
     return terminal_safe(cell) if isinstance(cell, str) else cell
 
 
-def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
+def _value_headings(spec: MapSpec, kind: str) -> tuple[Heading, ...]:
     if isinstance(spec.value, Aggregate) and spec.value.row.buckets:
-        return value_heads(spec, ("count", *[f"p{q * 100:g}" for q in _QUANTILES]))
-    return value_heads(spec, ("last", "least", "greatest") if kind == "tseries" else value_columns(spec))
+        return value_headings(spec, ("count", *[f"p{q * 100:g}" for q in _QUANTILES]))
+    return value_headings(spec, ("last", "least", "greatest") if kind == "tseries" else value_columns(spec))
 
 
 def _value_cells(value: ScriptValue, spec: MapSpec, kind: str) -> list[CellValue]:
@@ -261,8 +286,9 @@ class ToolTable:
     def build_table(self) -> LiveTable:
         note = "the last block" if self.is_by_block else "the last rows"
         rows = tuple(self._rows) if self.is_by_block else tuple(reversed(self._rows))
-        heads = tuple([column_head(name, self._descriptions.get(name, "")) for name in self.columns])
-        return LiveTable(self.name, note, heads, rows, self._count)
+        heads = [column_heading(name, self._descriptions.get(name, "")) for name in self.columns]
+        return LiveTable(self.name, note, tuple([head.text for head in heads]), rows, self._count,
+                         tuple([head.symbol for head in heads]))
 
 
 class ToolTables:
@@ -329,13 +355,13 @@ class Model:
     def update_map(self, name: str, items: Items) -> None:
         """What the script has just taken out of a map."""
         if name in self._maps:
-            self._maps[name].update_items(items, True)
+            self._maps[name].update_items(items, True, self._clock() - self._started)
 
     def read_maps(self, take: Take, known: Container[str] | None = None) -> None:
         """Read the maps that the script does not print or clear itself; of them only those that are ``known``."""
         for name, state in self._maps.items():
             if not state.by_interval and (known is None or name in known):
-                state.update_items(take(name, ""), False)
+                state.update_items(take(name, ""), False, self._clock() - self._started)
 
     def take_snapshot(self, session: Session, ended: str = "") -> Snapshot:
         """What there is now; ``ended`` says why there will be no more."""

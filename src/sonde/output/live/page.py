@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from ..look import MONO, SANS, WORDS, colours, read_asset
-
-STYLE = f"""
-{colours(":root")}{WORDS}:root {{ color-scheme: light dark; }}
-body {{ margin: 0; background: var(--paper); color: var(--ink); font: 14px {SANS}; }}
-h2 {{ font: 600 .95rem {MONO}; }} table, pre {{ font: 13px {MONO}; }}
-""" + read_asset("serve.css")
+from ..look import page_style, read_asset
 
 
 def build_page(nonce: str) -> str:
@@ -16,5 +10,6 @@ def build_page(nonce: str) -> str:
     return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>sonde</title>'
             '<link rel="icon" href="data:,"/>'
             '<meta name="viewport" content="width=device-width"/>'
-            f'<style nonce="{nonce}">{STYLE}</style></head>\n<body>\n{read_asset("serve.html")}'
-            f'<script nonce="{nonce}">\n{read_asset("serve.js")}</script></body></html>\n')
+            f'<style nonce="{nonce}">{page_style()}{read_asset("serve.css")}</style></head>\n'
+            f'<body>\n{read_asset("serve.html")}'
+            f'<script nonce="{nonce}">\n{read_asset("scale.js", "chart.js", "serve.js")}</script></body></html>\n')

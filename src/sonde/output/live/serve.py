@@ -12,6 +12,7 @@ import hmac
 import json
 import secrets
 import threading
+from collections import deque
 from time import monotonic
 
 from ...base.record import Record
@@ -28,6 +29,7 @@ HOST = "127.0.0.1"
 MOST_CLIENTS = 16
 _EXACT = (1 << 53) - 1  # JavaScript's Number.MAX_SAFE_INTEGER
 _BEAT = 15.0    # s: after which a client that is gone is noticed
+MOST_FRAMES, MOST_FRAME_BYTES = 900, 4 << 20  # of what charts show, for browsers that come later
 _POLICY = ("default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
@@ -54,9 +56,14 @@ class PageServer:
         return f"http://{HOST}:{self.port}/{self.token}/"
 
     def publish_snapshot(self, snapshot: Snapshot) -> None:
-        """Send a snapshot to every browser that looks on, and to those that come until the next one."""
-        data = json.dumps(plain_value(snapshot), ensure_ascii=True, separators=(",", ":")).encode()
-        self._http.call_in_thread(lambda: self._http.publish_data(data))
+        """Send a snapshot to every browser that looks on, and to those that come until the next one; what charts show
+        is sent once to each."""
+        frame: dict[str, Json] = {
+            table.name: [[moment.time, [[point.id, point.value, point.gains] for point in moment.points]]
+                         for moment in table.moments] for table in snapshot.tables if table.moments}
+        data = _encode({**members_of(snapshot, "tables"),
+                        "tables": [members_of(table, "moments") for table in snapshot.tables]})
+        self._http.call_in_thread(lambda: self._http.publish_data(data, _encode(frame)))
 
     def close(self) -> None:
         """Tell the browsers that this was all, and stop listening."""
@@ -65,20 +72,29 @@ class PageServer:
         self._http.stop()
 
 
+def _encode(value: Json) -> bytes:
+    return json.dumps(plain_value(value), ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def members_of(record: Record, without: str = "") -> dict[str, Json]:
+    """A record's members, and a snapshot's whole share of a CPU, as plain data."""
+    members = {name: plain_value(getattr(record, name)) for name in record._fields if name != without}
+    return {**members, "share": record.share} if isinstance(record, Snapshot) else members
+
+
 def plain_value(value: Record | Json) -> Json:
-    """Records as objects, tuples as arrays, and integers that JavaScript has no exact numbers for as text; bytes that
-    are no UTF-8 were replaced when the cells were made."""
+    """Records as objects, tuples as arrays, and numbers that JavaScript or JSON has not (large integers, infinities) as
+    text; bytes that are no UTF-8 were replaced when the cells were made."""
     if isinstance(value, Record):
-        members = {name: plain_value(getattr(value, name)) for name in value._fields}
-        if isinstance(value, Snapshot):
-            members["share"] = value.share
-        return members
+        return members_of(value)
     if isinstance(value, (tuple, list)):
         return [plain_value(part) for part in value]
     if type(value) is int and abs(value) > _EXACT:
         return str(value)
+    if isinstance(value, float) and value - value != 0:
+        return str(value)
     if isinstance(value, dict):
-        raise TypeError(value)
+        return {str(plain_value(name)): plain_value(part) for name, part in value.items()}
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
 
 
@@ -90,6 +106,8 @@ class _Http(BoundedServer):
         self._token = token
         self._number = 0
         self._latest = b""
+        self._frames: deque[tuple[int, bytes]] = deque(maxlen=MOST_FRAMES)  # what charts show, with the number
+        self._frame_bytes = 0
         self._seen: dict[Client, int] = {}  # those who look on -> the number of the snapshot that they got last
         self._beat = monotonic()
         self._over = False
@@ -121,10 +139,16 @@ class _Http(BoundedServer):
         self.send_data(client, build_response(200, "text/event-stream; charset=utf-8", None))
         self._catch_up(client)
 
-    def publish_data(self, data: bytes) -> None:
-        """There is a new snapshot."""
+    def publish_data(self, data: bytes, frame: bytes = b"{}") -> None:
+        """There is a new snapshot, and what it adds to the charts."""
         self._latest = data
         self._number += 1
+        if len(self._frames) == MOST_FRAMES:
+            self._frame_bytes -= len(self._frames[0][1])
+        self._frames.append((self._number, frame))
+        self._frame_bytes += len(frame)
+        while self._frame_bytes > MOST_FRAME_BYTES and len(self._frames) > 1:
+            self._frame_bytes -= len(self._frames.popleft()[1])
         for client in list(self._seen):
             self._catch_up(client)
 
@@ -133,8 +157,9 @@ class _Http(BoundedServer):
         if client.left:
             return
         if self._seen[client] < self._number:
+            frames = b",".join([b"[%d,%s]" % frame for frame in self._frames if frame[0] > self._seen[client]])
             self._seen[client] = self._number
-            self.send_data(client, b"id: %d\ndata: %s\n\n" % (self._number, self._latest))
+            self.send_data(client, b'id: %d\ndata: %s,"frames":[%s]}\n\n' % (self._number, self._latest[:-1], frames))
         if self._over and not client.left:
             client.streaming = False
             self.send_data(client, b"event: over\ndata: {}\n\n")

@@ -246,12 +246,12 @@ class TopApp(App[None]):
     def _draw_table(self, table: LiveTable) -> None:
         widget = self.query_one(DataTable)
         column, down = self._sort.get(table.name, (-1, True))
-        rows = [row for row in table.rows if self._filter in _row_text(row).lower()]
+        rows = [row for row in table.rows if self._filter in _row_text(table, row).lower()]
         if 0 <= column < len(table.columns):
             rows.sort(key=lambda row: _sort_key(row.cells[column]), reverse=down)
         chosen = self._chosen_row()
         heads = [f"{name}{' ' + '↑↓'[down] if i == column else ''}" for i, name in enumerate(table.columns)]
-        left_out = self._draw_columns(table.name, heads, rows, column)
+        left_out = self._draw_columns(table, heads, rows, column)
         self._rows = rows
         at = next((i for i, row in enumerate(rows) if row.id == chosen), None)
         if rows:
@@ -260,10 +260,10 @@ class TopApp(App[None]):
                                      self._filter, left_out)
         self._draw_side()
 
-    def _draw_columns(self, name: str, heads: list[str], rows: Sequence[LiveRow], sorted_by: int) -> list[str]:
+    def _draw_columns(self, table: LiveTable, heads: list[str], rows: Sequence[LiveRow], sorted_by: int) -> list[str]:
         """The table in the room that there is; the headings for which there is none."""
         widget = self.query_one(DataTable)
-        widths, texts = _natural_widths(heads, rows)
+        widths, texts = _natural_widths(table, heads, rows)
         room = self.size.width - 2 - (54 if self._has_room_beside(rows) else 0)  # of its scroll bar, of the histogram
         sparks = any(row.spark for row in rows)
         over = min(_SPARK, max(_LEAST_SPARK, room - sum(widths) - PAD * len(widths) - PAD)) if sparks else 0
@@ -273,14 +273,14 @@ class TopApp(App[None]):
             fitted, over = fit_columns(widths, texts, room, {0, sorted_by}), 0
             left_out = [*[head for head, width in zip(heads, fitted) if not width], "over time"]
         self._shown_columns = [index for index, width in enumerate(fitted) if width]
-        columns = ((name, 0), *[(heads[index], fitted[index]) for index in self._shown_columns],
+        columns = ((table.name, 0), *[(heads[index], fitted[index]) for index in self._shown_columns],
                    *([("over time", max(over, len("over time")))] if over else []))
         widget.clear(columns=columns != self._columns)
         for index, (head, width) in enumerate(columns[1:] if columns != self._columns else ()):
             widget.add_column(Text(shorten_cell(head, width)), key=str(index), width=width)
         self._columns = columns
         for row in rows:
-            cells = [_table_cell(row.cells[index], fitted[index]) for index in self._shown_columns]
+            cells = [_table_cell(table, index, row.cells[index], fitted[index]) for index in self._shown_columns]
             widget.add_row(*cells, *([Text(draw_sparkline(row.spark, over), style="cyan")] if over else []))
         return left_out
 
@@ -433,8 +433,9 @@ def _cost_table(snapshot: Snapshot) -> LiveTable:
                      tuple(rows), len(rows))
 
 
-def _row_text(row: LiveRow) -> str:
-    return " ".join(map(str, row.cells))
+def _row_text(table: LiveTable, row: LiveRow) -> str:
+    """What a search looks in: the cells as they are, and as they are shown."""
+    return " ".join([*map(str, row.cells), *[table.cell_text(index, cell) for index, cell in enumerate(row.cells)]])
 
 
 def _sort_key(value: CellValue) -> tuple[bool, CellValue]:
@@ -442,10 +443,11 @@ def _sort_key(value: CellValue) -> tuple[bool, CellValue]:
     return (False, value) if isinstance(value, (int, float)) else (True, value)
 
 
-def _natural_widths(heads: Sequence[str], rows: Sequence[LiveRow]) -> tuple[list[int], list[bool]]:
+def _natural_widths(table: LiveTable, heads: Sequence[str], rows: Sequence[LiveRow]) -> tuple[list[int], list[bool]]:
     """The width of each column, and whether it has texts, which can be shortened."""
     columns = [[row.cells[index] for row in rows if index < len(row.cells)] for index in range(len(heads))]
-    return ([max([len(head), *[len(str(cell)) for cell in cells]]) for head, cells in zip(heads, columns)],
+    return ([max([len(head), *[len(table.cell_text(index, cell)) for cell in cells]])
+             for index, (head, cells) in enumerate(zip(heads, columns))],
             [any(isinstance(cell, str) for cell in cells) for cells in columns])
 
 
@@ -459,10 +461,9 @@ def _describe_rows(table: LiveTable, name: str, matching: int, wanted: str, left
     return [columns, f"{name}{name and '  '}{table.note}, {rows}{match}", ", ".join(left_out)]
 
 
-def _table_cell(value: CellValue, width: int) -> Text:
-    number = isinstance(value, (int, float))
-    return Text(str(value) if number else shorten_cell(str(value), width), justify="right" if number else "left",
-                no_wrap=True)
+def _table_cell(table: LiveTable, column: int, value: CellValue, width: int) -> Text:
+    number, text = isinstance(value, (int, float)), table.cell_text(column, value)
+    return Text(text if number else shorten_cell(text, width), justify="right" if number else "left", no_wrap=True)
 
 
 def draw_sparkline(values: Sequence[int | float | None], width: int = _SPARK) -> str:

@@ -28,7 +28,8 @@ def _palette_css() -> str:
         for shade in range(SHADES):
             turn = hue + (shade - SHADES // 2) * 4
             light.append(f".{kind}{shade} {{ fill: hsl({turn},{saturation}%,{lightness + shade * 2}%); }}")
-            dark.append(f".{kind}{shade} {{ fill: hsl({turn},{saturation * 3 // 5}%,{lightness // 2 + shade * 2}%); }}")
+            dim = f"{saturation * 3 // 5}%,{lightness * 2 // 5 + shade * 2}%"
+            dark.append(f".{kind}{shade} {{ fill: hsl({turn},{dim}); }}")
     return "\n".join([*light, "@media (prefers-color-scheme: dark) {", *dark, "}", "@media print {", *light, "}"])
 
 
@@ -64,7 +65,7 @@ def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads:
     blue for a lesser one.
     """
     body, height = draw_flame_graph(folded, title, before, heads, unit)
-    return svg.svg_document(WIDTH, height, STYLE, read_asset("flame.js"), body, title, about)
+    return svg.svg_document(WIDTH, height, STYLE, read_asset("scale.js", "flame.js"), body, title, about)
 
 
 def flame_element(folded: Folded, name: str, heads: int = 1, unit: str = "") -> str:
@@ -182,4 +183,4 @@ def _share_change(node: FlameNode, root: FlameNode) -> float:
 def _change_colour(change: float) -> str:
     """Red for more, blue for less; the square root shows small changes too."""
     strength = min(1.0, abs(change)) ** 0.5
-    return f"hsl({0 if change > 0 else 215},{round(85 * min(1.0, strength * 3))}%,{round(84 - 34 * strength)}%)"
+    return f"hsl({0 if change > 0 else 215},{round(85 * min(1.0, strength * 3))}%,{round(84 - 28 * strength)}%)"

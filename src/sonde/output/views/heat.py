@@ -309,7 +309,8 @@ def bucket_range(row: Bucket) -> str:
 
 
 def bucket_label(row: Bucket, symbol: str) -> str:
-    """A row's range with the unit; times in the one that suits them: ``[524 µs, 1.05 ms)`` of [512K, 1M) ns."""
+    """A row's range with the unit; times in the one that suits them: ``[524 µs, 1.05 ms)`` of [512K, 1M) ns. Bytes come
+    in powers of two, which the plain range has: ``[4K, 8K) B``."""
     if not is_time(symbol):
         return f"{bucket_range(row)} {symbol}".rstrip()
     low, high = ["..." if bound is None else scale_value(bound, symbol) for bound in (row.low, row.high)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..look import read_asset
+from ..look import HEAT_DARK, HEAT_LIGHT, read_asset
 from . import svg
 from .heat import Heat, local_time, squeeze_columns
 
@@ -13,8 +13,6 @@ TOP, ROW, FOOT, GAP = 34, 17, 34, 22
 LEVELS = 10
 MOST_COLUMNS = 600
 _LABEL = 18  # characters that fit beside the rows
-_LIGHT = ("#fff3c7", "#fee39b", "#fdcd72", "#fbb254", "#f79244", "#ee7239", "#dd5236", "#c23539", "#9d1f40", "#701040")
-_DARK = ("#241640", "#3a1a5c", "#561f6c", "#742871", "#95346c", "#b7445f", "#d55b4c", "#ec7a3c", "#f8a444", "#fce07c")
 
 
 def _palette_css(colours: Sequence[str]) -> str:
@@ -22,9 +20,9 @@ def _palette_css(colours: Sequence[str]) -> str:
 
 
 STYLE = f"""
-{_palette_css(_LIGHT)}
-@media (prefers-color-scheme: dark) {{ {_palette_css(_DARK)} }}
-@media print {{ {_palette_css(_LIGHT)} }}
+{_palette_css(HEAT_LIGHT)}
+@media (prefers-color-scheme: dark) {{ {_palette_css(HEAT_DARK)} }}
+@media print {{ {_palette_css(HEAT_LIGHT)} }}
 .column {{ cursor: pointer; }}
 .column .all {{ fill: var(--ink); opacity: 0; }}
 .column:hover .all, .column.chosen .all {{ opacity: .12; }}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...spec import MapSpec, ScriptSpec
-from ..look import read_asset
+from ..look import page_style, read_asset
 from ..text import terminal_safe
 from ..units import map_symbol
 from . import svg
@@ -22,7 +22,7 @@ from .heat import (
     squeeze_columns,
 )
 from .heat_svg import STYLE, heat_document, heat_element
-from .html import STYLE as PAGE_STYLE
+from .html import card
 from .view import View as Base
 from .view import is_printed
 
@@ -94,9 +94,11 @@ class HeatmapView(Base):
         if self.target.suffix == ".svg":
             self.write(heat_document(heats, title, svg.about_run(self.run)))
         elif self.target.suffix in (".html", ".htm"):
-            body = [f"<h1>{svg.escape_markup(title)}</h1>", svg.run_html(self.run),
-                    *[heat_element([heat], title) for heat in heats]]
-            self.write(svg.html_page(title, STYLE + PAGE_STYLE, body, read_asset("heat.js")))
+            body = [f"<header><h1>{svg.escape_markup(title)}</h1>\n{svg.run_html(self.run)}</header>\n",
+                    '<main class="cards">',
+                    *[card(heat.title, [f'<div class="across">{heat_element([heat], title)}</div>'], True)
+                      for heat in heats], "</main>"]
+            self.write(svg.html_page(title, page_style() + STYLE, body, read_asset("heat.js")))
         else:
             for heat in heats:
                 self.write("".join(terminal_lines(heat, self.target.columns, self.target.colours)))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...runtime.maps.aggregates import Histogram
 from ...runtime.records.events import Event
 from ...runtime.records.values import Items, ScriptValue, StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
-from ..look import MONO, SANS, TABLES, read_asset
+from ..look import page_style, read_asset
 from ..text import element_label, sort_items
-from ..units import map_symbol, value_heads
+from ..units import map_symbol, scale_value, unit_origin, value_headings
 from . import svg
 from .csv import cell_value, key_columns, value_columns, value_rows
 from .flamegraph import STYLE as FLAME_STYLE
@@ -25,18 +25,6 @@ from .view import View as Base
 
 MOST_LINES, MOST_CHARACTERS = 5000, 2 << 20  # of the script's text: the last ones
 MOST_ROWS = 2000   # of a map: those with the greatest values
-
-STYLE = f"""
-body {{ font-family: {SANS}; margin: 1.5rem auto; max-width: 1240px; padding: 0 1rem; }}
-body {{ background: var(--paper); color: var(--ink); }}
-h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; font-family: {MONO}; margin: 2rem 0 .5rem; }}
-h3 {{ font-size: 1rem; font-family: {MONO}; margin: 1.2rem 0 .3rem; }}
-{TABLES}th {{ cursor: pointer; }}
-pre {{ font: 13px {MONO}; max-height: 40rem; overflow: auto; border: 1px solid var(--line); padding: .5rem; }}
-input {{ font: inherit; background: var(--paper); color: var(--ink); border: 1px solid var(--line); }}
-@media print {{ input {{ display: none; }} pre {{ max-height: none; }} }}
-"""
-
 
 class HtmlView(Base):
     """Collects, and writes the page at the end."""
@@ -90,33 +78,45 @@ class HtmlView(Base):
 
     def finish(self) -> None:
         title = self.entitle("sonde")
-        style = STYLE + FLAME_STYLE + HEAT_STYLE
-        self.write(svg.html_page(title, style, self._page_body(title), read_asset("tables.js", "flame.js", "heat.js")))
+        script = read_asset("scale.js", "tables.js", "flame.js", "heat.js")
+        self.write(svg.html_page(title, page_style() + FLAME_STYLE + HEAT_STYLE, self._page_body(title), script))
 
     def _page_body(self, title: str) -> Iterator[str]:
-        yield f"<h1>{svg.escape_markup(title)}</h1>\n{svg.run_html(self.run)}"
+        yield f"<header><h1>{svg.escape_markup(title)}</h1>\n{svg.run_html(self.run)}</header>\n"
+        yield '<main class="cards">\n'
         for name, folder in sorted(self._folders.items()):
             unit = weight_symbol(self.spec.find_map(name))
-            yield f"<h2>{svg.escape_markup(name)}</h2>\n{flame_element(folder.folded, name, folder.heads, unit)}\n"
+            graph = flame_element(folder.folded, name, folder.heads, unit)
+            yield card(name, [f'<div class="across">{graph}</div>'], True)
         for name, collector in sorted(self._heats.items()):
             heats = collector.heats
-            yield f"<h2>{svg.escape_markup(collector.title)}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
-            if len(heats) > MOST_MAPS:
-                yield f'<p class="soft">and {len(heats) - MOST_MAPS} more keys with fewer values</p>\n'
+            more = f"and {len(heats) - MOST_MAPS} more keys with fewer values" if len(heats) > MOST_MAPS else ""
+            yield card(collector.title, [f'<div class="across">{heat_element(heats[:MOST_MAPS], name)}</div>',
+                                         _soft(more)], True)
         for name, (spec, totals) in sorted(self._totals.items()):
-            yield f"<h2>{svg.escape_markup(name)}</h2>\n"
-            yield f'<p class="soft">{svg.escape_markup(spec.about)}</p>\n' if spec.about else ""
-            yield from map_elements(spec, sort_items(totals.latest))
+            yield card(name, [_soft(unit_origin(spec)), _soft(spec.about),
+                              *map_elements(spec, sort_items(totals.latest))])
         if self._text:
-            yield f"<h2>output</h2>\n<pre>{svg.escape_lines(''.join(self._text))}</pre>\n"
-            if self._cut:
-                yield f'<p class="soft">the last {len(self._text)} lines</p>\n'
+            yield card("output", [f'<pre tabindex="0">{svg.escape_lines("".join(self._text))}</pre>',
+                                  _soft(f"the last {len(self._text)} lines" if self._cut else "")], True)
+        yield "</main>"
+
+
+def card(title: str, body: Iterable[str], wide: bool = False) -> str:
+    """A part of the page, as wide as the page or as others are."""
+    look = "card wide" if wide else "card"
+    return f'<section class="{look}"><h2>{svg.escape_markup(title)}</h2>\n{"".join(body)}\n</section>\n'
+
+
+def _soft(text: str) -> str:
+    """A line beside the matter; nothing if it is empty."""
+    return f'<p class="soft">{svg.escape_markup(text)}</p>\n' if text else ""
 
 
 def map_elements(spec: MapSpec, items: Items) -> Iterator[str]:
     """A map as HTML: a histogram for each key, or a table."""
     if not items:
-        yield '<p class="soft">empty</p>\n'
+        yield _soft("empty")
     elif isinstance(items[0][1], Histogram):
         for key, value in items[-MOST_ROWS:]:
             if isinstance(value, Histogram):
@@ -134,25 +134,32 @@ def _histogram_html(name: str, histogram: Histogram, symbol: str) -> str:
         rows.append(f'<tr title="{tip}"><td class="number">{svg.escape_markup(bucket_label(bucket, symbol))}</td>'
                     f'<td class="number">{bucket.count:,}</td><td class="bar">'
                     f'<i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n')
-    title = svg.escape_markup(f"{name} ({symbol})" if symbol else name)
-    return (f'<h3>{title}</h3><p class="soft">{histogram.total:,} values: '
-            f"{percentiles(symbol, list(histogram))}</p><table>{''.join(rows)}</table>\n")
+    summary = f"{histogram.total:,} values: {percentiles(symbol, list(histogram))}"
+    return (f'<h3>{svg.escape_markup(name)}</h3>{_soft(summary)}'
+            f'<div class="across"><table>{"".join(rows)}</table></div>\n')
 
 
 def _table_html(spec: MapSpec, items: Items) -> Iterator[str]:
     keys, values = key_columns(spec), value_columns(spec)
+    headings = value_headings(spec, values)
     yield '<input type="search" placeholder="filter" aria-label="filter"/>' if len(items) > 10 else ""
-    heads = "".join(f"<th>{svg.escape_markup(name)}</th>" for name in keys + value_heads(spec, values))
-    yield f'<table class="map"><thead><tr>{heads}</tr></thead><tbody>\n'
+    heads = "".join([f"<th>{svg.escape_markup(name)}</th>" for name in (*keys, *[each.text for each in headings])])
+    yield ('<div class="scroll" tabindex="0"><table class="map"><thead><tr>'
+           f"{heads}</tr></thead><tbody>\n")
+    symbols = ["" for _ in keys] + [heading.symbol for heading in headings]
     for key, value in reversed(items[-MOST_ROWS:]):
         for row in value_rows(value, len(values)):
-            yield f"<tr>{''.join([_cell_html(cell) for cell in (*key_parts(key), *row)])}</tr>\n"
-    yield "</tbody></table>\n"
+            cells = [_cell_html(cell, symbol) for cell, symbol in zip((*key_parts(key), *row), symbols, strict=True)]
+            yield f"<tr>{''.join(cells)}</tr>\n"
+    yield "</tbody></table></div>\n"
     if len(items) > MOST_ROWS:
-        yield f'<p class="soft">the {MOST_ROWS} greatest of {len(items)}</p>\n'
+        yield _soft(f"the {MOST_ROWS} greatest of {len(items)}")
 
 
-def _cell_html(value: ScriptValue | float) -> str:
+def _cell_html(value: ScriptValue | float, symbol: str) -> str:
+    """A cell; of a number in a unit the scaled one, and the exact one under the mouse."""
+    if symbol and isinstance(value, (int, float)):
+        return f'<td class="number" data-value="{value}" title="{value:,} {symbol}">{scale_value(value, symbol)}</td>'
     if type(value) is int:
         return f'<td class="number">{value}</td>'
     text = value.render(0).strip("\n") if isinstance(value, StackTrace) \
