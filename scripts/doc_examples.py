@@ -246,6 +246,10 @@ What only a register has cannot be read: an argument of type `double` is passed 
 in one, which programs do not see. `args.x` and `retval` then are errors that say so (`retval` where the program's own file has debug information); what to do is to probe a place where the value is in memory.""",
 ]
 
+ERRORS_INTRODUCTION = """An error says what is wrong, where, and what to do instead. NOTE lines show another place in the script that it is
+about, HINT lines what helps. The same is there as data: `sonde check --format json` or `--format sarif` writes it, and
+in Python `CompileError` has `diagnostics`, each with `code`, `message`, `file`, `line`, `column`, `hints` and `notes`."""
+
 # code -> (meaning, a script that yields it; "" where it takes a certain machine)
 ERRORS: dict[str, tuple[str, str]] = {
     "sealed-filter": ("The script of a fleet has a filter of packets, and the agent's policy does not let it use files.", ""),
@@ -429,6 +433,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unstable": ("The feature may still change; the configuration variable unstable_... enables it.",
                  "begin { @ = tseries(1, 1s, 5); }"),
     "unsettled": ("The types of maps and variables depend on themselves, or form too long a chain.", ""),
+    "text-address": ("%s prints the address of a text, not the text.",
+                     'tracepoint:syscalls:sys_enter_openat { printf("%s\\n", args.filename); }'),
     "unterminated-comment": ("A comment has no */.", "begin { print(1); /* open"),
     "unterminated-string": ("A string has no closing quote.", 'begin { print("open); }'),
 }

@@ -19,6 +19,7 @@ from doc_examples import (
     CONFIG_EXAMPLES,
     CONVERSIONS,
     ERRORS,
+    ERRORS_INTRODUCTION,
     FLOATS,
     OPERATORS,
     OPTION_EXAMPLES,
@@ -26,6 +27,7 @@ from doc_examples import (
     STATEMENTS,
     TYPES,
 )
+from mistakes import example_text, mistakes_text
 
 from sonde.builtins import BUILTINS
 from sonde.cli.options import OPTIONS
@@ -105,10 +107,10 @@ def language() -> str:
 
 
 def errors() -> str:
-    parts = ["# Diagnostics", NOTE,
+    parts = ["# Diagnostics", NOTE, ERRORS_INTRODUCTION, "## Common mistakes", mistakes_text(), "## Codes",
              "Each diagnostic has a code, which does not change between versions. The example below a code causes it."]
     for code, (text, example) in sorted(ERRORS.items()):
-        parts.append(f"## {code}\n\n{text}" + (f"\n\n```\n{example}\n```" if example else ""))
+        parts.append(f"### {code}\n\n{text}" + (example_text(code, example) if example else ""))
     return "\n\n".join(parts) + "\n"
 
 

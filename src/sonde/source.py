@@ -68,8 +68,17 @@ class ExpandedSpan(Span):
     within: Span
 
 
+class Note(Record):
+    """Another part of the text that a finding is about, with what it has to do with it: where the type comes from that
+    another clashes with, or what is not closed."""
+
+    span: Span
+    message: str
+
+
 class Diagnostic(Record):
-    """One finding: ``code`` is a stable kebab-case name (``unknown-field``), ``hints`` say what to do.
+    """One finding: ``code`` is a stable kebab-case name (``unknown-field``), ``hints`` say what to do, ``notes`` are
+    other places that it is about.
 
     ``file``, ``line``, ``column``, ``end_line``, ``end`` and ``source_line`` are where it is: lines and columns count
     from 1, and the last character is before column ``end`` of ``end_line``. They are "" and 0 for a finding about no
@@ -81,6 +90,7 @@ class Diagnostic(Record):
     message: str
     span: Span | None
     hints: list[str] = []
+    notes: list[Note] = []
 
     @property
     def file(self) -> str:
@@ -115,13 +125,16 @@ class Diagnostic(Record):
 
     def render(self) -> str:
         """bpftrace's shape: position, message, the source line, an underline; the same of each call by which a macro
-        came to be there; then HINT lines."""
+        came to be there, and of the notes; then HINT lines."""
         hints = [f"HINT: {shorten_message(hint)}" for hint in self.hints]
         message = shorten_message(self.message)
         if self.span is None or self.severity == WARNING and shown_location(self.span) is None:
             return "\n".join([f"{self.severity}: {message}", *hints])
         lines = show_location(self.span, self.severity, message)
-        return "\n".join([*lines, *show_expansion(self.span, self.severity), *hints])
+        lines += show_expansion(self.span, self.severity)
+        for other in self.notes:
+            lines += show_location(other.span, "NOTE", shorten_message(other.message))
+        return "\n".join([*lines, *hints])
 
 
 def shown_location(span: Span | None) -> Span | None:

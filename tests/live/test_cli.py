@@ -367,6 +367,17 @@ def test_check(tmp_path: Path) -> None:
     rest = run_sonde("check", "/nosuch.bt", str(good), str(tmp_path), str(good))
     assert rest.returncode == 1 and rest.stdout.count(f"{good}: 1 probe") == 2
     assert "/nosuch.bt': No such file" in rest.stderr and rest.stderr.count("ERROR: ") == 2
+    lines = run_sonde("check", "-f", "json", str(good), str(bad))
+    data = [json.loads(line)["data"] for line in lines.stdout.splitlines()]
+    assert lines.returncode == 1 and not lines.stderr
+    assert [one["compiles"] for one in data] == [True, False]
+    assert data[1]["diagnostics"][0]["code"] == "unknown-field" and data[1]["diagnostics"][0]["file"] == str(bad)
+    log = json.loads(run_sonde("check", "--format", "sarif", str(bad)).stdout)
+    assert [result["ruleId"] for result in log["runs"][0]["results"]] == ["unknown-field"]
+    refused = run_sonde("check", "-f", "jsn", str(good))
+    assert refused.returncode == 1 and "HINT: did you mean json?" in refused.stderr
+    piped = run_sonde("check", "-", stdin=f"{GETPPID} {{ @ = count(); }}\n")
+    assert piped.returncode == 0 and piped.stdout.startswith("-: 1 probe, ")
 
 
 @pytest.mark.parametrize("limit", range(7, 60, 4))
@@ -444,6 +455,7 @@ def test_a_list_of_nothing_is_no_failure() -> None:
     done = run_sonde("-l", "tracepoint:syscalls:nosuch")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "WARNING: nothing matches 'tracepoint:syscalls:nosuch'\n"
+    assert "HINT: did you mean tracepoint:syscalls:sys_enter_openat?" in run_sonde("-l", "opneat").stderr
     assert run_sonde("-l", "self:*").stdout == "self:signal:SIGUSR1\n"
 
 

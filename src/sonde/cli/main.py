@@ -214,8 +214,10 @@ def _list_probes(parsed: Parsed) -> int:
             missing.append(wanted)
     sys.stdout.flush()
     for wanted in missing:
+        from .meant_words import hints_of_probe
         message = f"ERROR: No matches for {wanted}." if script else _describe_no_match(wanted)
-        print_to_stderr("\n".join([message, *[f"HINT: {hint}" for hint in missing_kind_hints(world, wanted)]]))
+        print_to_stderr("\n".join([message, *[f"HINT: {hint}" for hint in missing_kind_hints(world, wanted)
+                                              or hints_of_probe(wanted, world.tracepoints())]]))
     return 1 if script and missing else 0
 
 
@@ -287,7 +289,8 @@ def _stage_printer(wanted: str, tool: str = "") -> Show:
     from ..compiler.pipeline import BPFTRACE_STAGES, STAGES
     stages = {BPFTRACE_STAGES.get(name, name) for name in wanted.split(",")}
     for unknown in sorted(stages - {"all", *STAGES}):
-        raise UsageError(f"USAGE: invalid option for -d: {unknown}", [
+        from .meant_words import refuse_choice
+        refuse_choice(f"USAGE: invalid option for -d: {unknown}", unknown, ("all", *STAGES), [
             f"{tool} has no -d of its own: see sonde {tool} --help"] if tool else [
             f"stages are: all, {', '.join(STAGES)}"])
 

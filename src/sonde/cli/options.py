@@ -234,7 +234,8 @@ class _Parser:
         elif following is None or following in self.known:
             raise OptionError(f"option '{name}' requires an argument" if name.startswith("--") else
                               f"option requires an argument -- '{name[1:]}'",
-                              [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])
+                              [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"
+                               + (": sonde -e 'begin { ... }'" if name == "-e" else "")])
         return self.pending.pop(0)
 
     def _is_tool(self, word: str) -> bool:
@@ -311,7 +312,8 @@ def _other_options(word: str, program: str, known: dict[str, Option]) -> list[st
     """Hints for an option that is none: of a tool or command its own, which were meant."""
     own = [name for name, row in known.items() if row.group == TOOL]
     if own or program in COMMANDS:
-        return [*_meant_options(word, own), f"see sonde {program} --help"]
+        from .meant_words import hints_of_options
+        return [*_meant_options(word, own), *hints_of_options(program, own)]
     return [*(_meant_options(word, known) or ["parameters of the program that begin with a dash stand after --"]),
             "sonde --help shows all options"]
 

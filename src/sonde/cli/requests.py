@@ -79,22 +79,14 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
     from .. import tools
     tool = tools.find_tool(name) if classify_word(name) == TOOL else None
     if tool is None and not os.path.exists(name):
-        raise UsageError(f"failed to open file '{name}': No such file or directory", _hints_of_no_file(words))
+        from .meant_words import hints_of_no_file
+        raise UsageError(f"failed to open file '{name}': No such file or directory", hints_of_no_file(words))
     if tool is not None and parsed.has("help"):
         sys.stdout.write(tools.tool_help(tool))
         return None, []
     if tool is not None:
         _apply_tool(parsed, tool, params)
     return read_script(name), params
-
-
-def _hints_of_no_file(words: list[str]) -> list[str]:
-    """What was meant by the name of a file that there is not: a script without -e, or a tool."""
-    if any("{" in word for word in words):
-        return ["a script in the command line comes after -e, in quotes: sonde -e 'begin { ... }'"]
-    from .. import tools
-    from ..language.diagnostics import nearest_names
-    return [f"did you mean the tool {close}?" for close in nearest_names(words[0], tools.tool_names())[:1]]
 
 
 def _apply_tool(parsed: Parsed, tool: Tool, params: list[str]) -> None:
@@ -131,7 +123,8 @@ def pid_of(parsed: Parsed) -> int:
     text = parsed.get("pid").strip()
     if not text.removeprefix("-").isdecimal() or not text.isascii():
         wrong = "trailing bytes" if text[:1].isdigit() else "integer"
-        raise UsageError(f"Failed to parse pid: invalid {wrong}: {text}")
+        from .meant_words import hints_of_process
+        raise UsageError(f"Failed to parse pid: invalid {wrong}: {text}", hints_of_process(text))
     number = parse_whole(text, 1 << 22)
     if not number:
         raise UsageError(f"Pid out of range: {text}", [f"a process has a number from 1 to {1 << 22}"])
@@ -165,7 +158,8 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         else:
             plain.append(word)
     if parsed.get("B", "line") not in ("line", "full", "none"):
-        raise UsageError("USAGE: -B must be either 'line', 'full', or 'none'.")
+        from .meant_words import refuse_choice
+        refuse_choice("USAGE: -B must be either 'line', 'full', or 'none'.", parsed.get("B"), ("line", "full", "none"))
     viewed = parsed.get("format", "text") not in ("text", "json", "recording")
     if viewed:
         from ..output.views import view_class
@@ -179,9 +173,13 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
     if parsed.has("container") and not parsed.get("container"):
         raise UsageError("-C takes the name of a container, pod or service")
     if parsed.has("by") and parsed.get("by") not in GROUPS:
-        raise UsageError(f"--by takes {', '.join(GROUPS[:-1])} or {GROUPS[-1]}, not '{parsed.get('by')}'")
+        from .meant_words import refuse_choice
+        refuse_choice(f"--by takes {', '.join(GROUPS[:-1])} or {GROUPS[-1]}, not '{parsed.get('by')}'",
+                      parsed.get("by"), GROUPS)
     if parsed.has("returns") and parsed.get("returns") not in ("instructions", "kernel"):
-        raise UsageError(f"--returns takes instructions or kernel, not '{parsed.get('returns')}'")
+        from .meant_words import refuse_choice
+        refuse_choice(f"--returns takes instructions or kernel, not '{parsed.get('returns')}'", parsed.get("returns"),
+                      ("instructions", "kernel"))
     return Options(params=plain, named=named, pid=pid_of(parsed), by=parsed.get("by"), group=parsed.get("container"),
                    unsafe=parsed.has("unsafe"), returns=parsed.get("returns"), mode=_mode(parsed),
                    exercises=parsed.has("dry-run"),
@@ -325,7 +323,8 @@ def _mode(parsed: Parsed) -> str:
     if len(modes) > 1:
         raise UsageError("tests and benchmarks are run one at a time: --test or --bench")
     if parsed.has("mode") and parsed.get("mode") not in _MODES:
-        raise UsageError("USAGE: --mode can only be 'codegen', 'compiler-bench', 'bench', 'test' or 'format'.",
-                         ["and 'trace', which is what happens without it"])
+        from .meant_words import refuse_choice
+        refuse_choice("USAGE: --mode can only be 'codegen', 'compiler-bench', 'bench', 'test' or 'format'.",
+                      parsed.get("mode"), _MODES, ["and 'trace', which is what happens without it"])
     return next(iter(modes), "")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .. import spec, types
 from ..base.record import Record
-from ..source import Diagnostic, ExpandedSpan, Source, Span
+from ..source import Diagnostic, ExpandedSpan, Note, Source, Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Plain: TypeAlias = "Any"  # None, bool, int, float, str, bytes, and lists, tuples and dicts of such
 
 TUPLE, SOURCE = -1, -2
-CLASSES: tuple[type[Record], ...] = (Span, ExpandedSpan, Diagnostic, *[
+CLASSES: tuple[type[Record], ...] = (Span, ExpandedSpan, Diagnostic, Note, *[
     kind for module in (spec, types) for _, kind in sorted(vars(module).items())
     if isinstance(kind, type) and issubclass(kind, Record) and kind.__module__ == module.__name__])
 _NUMBERS = {kind: number for number, kind in enumerate(CLASSES)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..base import regex_cache
-from ..source import Source, Span
+from ..source import Note, Source, Span
 from .diagnostics import Diagnostics
 from .lexer import COMPLAINTS, Token, confusion
 
@@ -116,9 +116,10 @@ class Cursor:
 
     # --- errors -------------------------------------------------------------------------------------------
 
-    def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
+    def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = (),
+              notes: Sequence[Note] = ()) -> None:
         """Add an error and go on, unless there are too many already."""
-        self.diagnostics.error(code, message, span, hints)
+        self.diagnostics.error(code, message, span, hints, notes)
         if self.should_stop():
             raise ParseError
 
@@ -126,9 +127,10 @@ class Cursor:
         """Whether there are so many errors, or the program is so large, that parsing should stop."""
         return self.diagnostics.is_full or self.statements > MAX_STATEMENTS
 
-    def fail(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> NoReturn:
+    def fail(self, code: str, message: str, span: Span, hints: Sequence[str] = (), notes: Sequence[Note] = (),
+             ) -> NoReturn:
         """Add an error and give up this item."""
-        self.error(code, message, span, hints)
+        self.error(code, message, span, hints, notes)
         raise ParseError
 
     def fail_unexpected(self, expected: str, hints: Sequence[str] = ()) -> NoReturn:
@@ -141,12 +143,20 @@ class Cursor:
                 advice = ["the \\n has become a newline before Sonde got it: in Python write the script as a raw "
                           'string, r"..."', *advice]
             self.fail(text, message or f"syntax: expected {expected}", Span(self.source, start if within else end, end),
-                      advice)
+                      advice, self._opening(text, start, within))
         if kind == "eof":
             self._fail_unexpected_end(expected)
         shown = "a string" if kind == "str" else f"'{self.token_span(self.token).text}'"
         code, advice = (text, confusion(self.source.text[start])) if kind == "bad" else (SYNTAX, self.slip_hints())
         self.fail(code, f"syntax: expected {expected}", self.first_word(), [f"found {shown}", *(hints or advice)])
+
+    def _opening(self, code: str, start: int, shown: bool) -> list[Note]:
+        """Where a string or comment that is not closed begins, unless the error shows it."""
+        length = {"unterminated-string": 1, "unterminated-comment": 2}.get(code, 0)
+        if shown or not length:
+            return []
+        what = "comment" if length == 2 else "string"
+        return [Note(Span(self.source, start, start + length), f"the {what} begins here")]
 
     def first_word(self) -> Span:
         """What an error about the current token underlines: a word or number, one character of anything else, or the
@@ -162,14 +172,15 @@ class Cursor:
     def _fail_unexpected_end(self, expected: str) -> NoReturn:
         """Fail at the end of the text; the last brace still open is the likely cause."""
         start = self.token[2]
-        brace = self._find_unclosed("{", "}")
-        hints = ["the text ends here"]
+        brace = self.find_unclosed("{", "}")
+        hints, notes = ["the text ends here"], []
         if brace is not None:
             hints.append(f"the {{ in line {self.token_span(brace).line} is not closed: a }} is missing")
+            notes.append(Note(self.token_span(brace), "this { is not closed"))
         self.fail("unclosed-brace" if brace else SYNTAX, f"syntax: expected {expected}",
-                  Span(self.source, start, start), hints)
+                  Span(self.source, start, start), hints, notes)
 
-    def _find_unclosed(self, opening: str, closing: str) -> Token | None:
+    def find_unclosed(self, opening: str, closing: str) -> Token | None:
         """The innermost ``opening`` before the current token that has no ``closing``."""
         open_: list[Token] = []
         for token in self.tokens[:self.index]:
@@ -181,23 +192,5 @@ class Cursor:
 
     def slip_hints(self) -> list[str]:
         """Hints for common slips."""
-        text, before = self.token[1], self.peek(-1)[1] if self.index else ""
-        if text in ("and", "or", "not"):
-            return [f"write {({'and': '&&', 'or': '||', 'not': '!'})[text]} for {text}"]
-        if text == "=":
-            return ["compare with ==; an assignment is a statement of its own: $x = 1;"]
-        if text == ";" and self._find_unclosed("(", ")"):
-            return ["a ) is missing"]
-        if text in ("&&", "||") and before in ("&&", "||", "&", "|"):
-            return ["something to compare is missing between the two operators"]
-        if text == ":" and self._starts_line(self.index - 1):
-            return ["a probe cannot start within a block: is a } missing before it?"]
-        if text == "else":
-            return ["else follows the } of an if directly"]
-        return []
-
-    def _starts_line(self, index: int) -> bool:
-        """Whether a token is the first of its line."""
-        if index < 1:
-            return index == 0
-        return "\n" in self.source.text[self.tokens[index - 1][3]:self.tokens[index][2]]
+        from .slips import slip_hints
+        return slip_hints(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import CompileError
-from ..source import ERROR, WARNING, Diagnostic, Span
+from ..source import ERROR, WARNING, Diagnostic, Note, Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ class Diagnostics:
         self.errors = 0  # among them
         self._identities: set[object] = set()
 
-    def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
-        self._add_once(Diagnostic(ERROR, code, message, span, list(hints)))
+    def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = (),
+              notes: Sequence[Note] = ()) -> None:
+        self._add_once(Diagnostic(ERROR, code, message, span, list(hints), list(notes)))
 
     def warning(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
         self._add_once(Diagnostic(WARNING, code, message, span, list(hints)))

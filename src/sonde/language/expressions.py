@@ -265,7 +265,8 @@ class ExpressionParser(TypeParser):
 
     def parse_variable(self, where: str = "such as $x") -> ast.Variable:
         """``$x``, required here; ``where`` describes it in the error."""
-        token = self.expect("var", f"variable {where}")
+        token = self.expect("var", f"variable {where}",
+                            [f"a variable has a $: ${self.token[1]}"] if self.kind == "word" else [])
         return ast.Variable(self.token_span(token), name=token[1][1:])
 
     def _parse_positional(self) -> Expr:

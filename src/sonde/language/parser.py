@@ -180,11 +180,12 @@ class Parser(FileParser):
             self.fail(SYNTAX, "syntax: expected '{'", point.span,
                       ["a statement outside of a probe: say when it is to run: begin { ... }"])
         if pos >= len(text):
-            self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, pos, pos),
-                      [f"say what it is to do: {point.text} {{ ... }}"])
+            self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, pos, pos), ["there is a } too many"]
+                      if point.text == "}" else [f"say what it is to do: {point.text} {{ ... }}"])
         rest = regex_cache.compile(r"[@$]?\w+|\S", regex_cache.ASCII).match(text, pos)
         assert rest is not None
-        hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
+        from .slips import missing_block_hints
+        hints = missing_block_hints(text, point.span.start, pos)
         self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
 
     def _check_order(self, what: str, span: Span) -> None:

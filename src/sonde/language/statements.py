@@ -47,6 +47,8 @@ class StatementParser(DeclarationParser):
     def _missing_semicolon_hints(self) -> list[str]:
         """Hints for a statement that seems to end before the current token, which starts another one."""
         hints = self.slip_hints()
+        if self.kind == "word" and self.peek()[0] == ":":
+            return ["a probe cannot start within a block: is a } missing before it?"]
         return hints if hints or self.kind not in ("word", "var", "map") else ["statements are separated by ;"]
 
     def _closed_by_brace(self, statement: Stmt) -> bool:
@@ -201,8 +203,10 @@ class StatementParser(DeclarationParser):
         """``for ($x : a..b) { }`` or ``for ($kv : @map) { }``; the parentheses may be missing."""
         start = self.advance()[2]
         parens = self.accept("(")
+        if self.kind != "var" or self.peek()[0] != ":":
+            self._fail_in_loop()
         variable = self.parse_variable("in for loop")
-        self.expect(":", "':'", ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
+        self.advance()
         begin = self.index
         first = self.parse_expression()
         last = self.parse_expression() if self.accept("..") else None
@@ -217,6 +221,15 @@ class StatementParser(DeclarationParser):
         body = self._parse_body()
         self.tail = False
         return ast.For(self.span_since(start), variable, first, last, body)
+
+    def _fail_in_loop(self) -> NoReturn:
+        """Neither a variable nor the colon after it."""
+        from .slips import loop_hints
+        hints = loop_hints(self)
+        if self.kind != "var":
+            self.fail_unexpected("variable in for loop", hints)
+        self.advance()
+        self.fail_unexpected("':'", hints)
 
     def _parse_import_within(self) -> Stmt:
         """An import within a block: as at the top level, the definitions belong to the script."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..kinds import KINDS, kind_names
+from ..kinds import KINDS
 from ..language.ast import AttachPoint, Clause
-from ..language.diagnostics import Diagnostics, nearest_names
+from ..language.diagnostics import Diagnostics
 from ..source import WARNING
 from ..spec import Attach, Config
 from ..types import Struct
@@ -101,9 +101,8 @@ def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]
                                    AttachPoint(point.span, f"kprobe:{point.text}", ["kprobe", *point.parts],
                                                point.alias))
     if provider is None:
-        close = nearest_names(point.parts[0], kind_names())
-        return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
-                            [f"did you mean {c}?" for c in close[:1]])
+        from .meant_probes import kind_hints
+        return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point, kind_hints(finder, point))
     if not _is_allowed(provider.name, finder.options):
         return finder.error("forbidden-probe", f"the policy does not allow {provider.name} probes", point,
                             [f"allowed are {', '.join(finder.options.kinds)}"])

@@ -84,8 +84,10 @@ def type_of(context: CheckContext, row: BuiltinRow, node: Reference) -> Type | N
     kind = context.program.kind
     if row.probes and kind not in row.probes:
         problem = row.misuse.format(kind=kind, type=probe_type(context), instead=_instead(context))
+        from .meant import elsewhere_hints
         context.error("builtin-probe", f"The {node.name} builtin {problem}", node,
-                      [f"it works in: {', '.join(p for p in KINDS if p in row.probes)}"])
+                      [*elsewhere_hints(context, node.name),
+                       f"it works in: {', '.join(p for p in KINDS if p in row.probes)}"])
         return None
     return row.type if isinstance(row.type, Type) else row.type(context, node)
 

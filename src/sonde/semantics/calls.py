@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..language.ast import Call, Expr, FloatLiteral, MapRef, Name, Node, StrLiteral, TypeSyntax, Variable
-from ..language.diagnostics import nearest_names
 from ..types import (
     VOID,
     Aggregate,
@@ -110,16 +109,8 @@ def _check_in_pin(context: CheckContext, row: FunctionRow, node: Call, types: li
 
 
 def _report_unknown_function(context: CheckContext, node: Call) -> None:
-    instead = _OLD_NAMES.get(node.name)
-    if instead:
-        context.error("unknown-function", f"Unknown function: '{node.name}'", node, [f"use {instead}"])
-        return
-    close = nearest_names(node.name, [*context.functions, *context.builtins, *context.subprograms])
-    context.error("unknown-function", f"Unknown function: '{node.name}'", node,
-                  [f"did you mean {c}()?" for c in close[:1]])
-
-
-_OLD_NAMES = {"quantize": "hist()", "lquantize": "lhist()", "sym": "ksym() or usym()", "ustr": "str(uptr(p))"}
+    from .meant import function_hints
+    context.error("unknown-function", f"Unknown function: '{node.name}'", node, function_hints(context, node.name))
 
 
 def _has_arity(row: FunctionRow, node: Call) -> bool:
@@ -235,8 +226,7 @@ def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, para
     else:
         wants = " or ".join(_KIND_WORDS.get(kind, kind) for kind in kinds)
         wrong = f"{node.name}() only supports {wants} arguments ({shown} provided)"
-    context.error("bad-argument", wrong, node, hints)
-
+    context.error("bad-argument", wrong, node, hints or [f"as in: {row.example}"])
 
 
 def _quote_hints(node: Call) -> list[str]:

@@ -47,6 +47,7 @@ from ..types import (
 )
 from . import convert
 from .callees import Language
+from .clashes import describe_both, describe_kind, mark_origin
 from .ctypes_ import TypeNames
 from .library_texts import keep_number, spell_numbers
 from .nodes import walk_nodes
@@ -57,6 +58,8 @@ from .world import World
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from ..source import Note
 
 # For what no histogram or stats() can be read, which those who ask for the value say themselves.
 ARGUMENT = "an argument"
@@ -70,12 +73,6 @@ _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned 
              "a map key": "used as a map key"}
 
 
-_KIND_WORDS = {"int": "an integer", "bool": "a bool", "string": "a string", "pointer": "a pointer",
-               "double": "a number with a fraction", "float": "a number with a fraction", "tuple": "a tuple",
-               "record": "a record", "buffer": "a buffer", "array": "an array", "c_type": "a struct",
-               "ustack": "a stack", "kstack": "a stack", "inet": "an address"}
-
-
 class VarState(ScratchVar):
     """A variable while its type is being found; ``fixed`` when declared with a type, ``given`` when assigned to;
     ``aggregated``: it is that of a loop over a map of count() and the like."""
@@ -85,6 +82,7 @@ class VarState(ScratchVar):
     given: bool = False
     aggregated: bool = False
     written: str = ""  # its type, as the script spells it
+    typed_at: Span | None = None  # what gave it the type
 
 
 class MapState(ScriptMap):
@@ -95,6 +93,8 @@ class MapState(ScriptMap):
     inferred_value: Type | None = None
     keyed: bool | None = None
     programs: dict[int, bool] = {}
+    typed_at: Span | None = None  # what gave its values their type
+    keyed_at: Span | None = None  # the same of its keys, or of its having none
 
 
 class ProbeProgram(Record):
@@ -175,8 +175,9 @@ class CheckContext:
 
     # findings
 
-    def error(self, code: str, message: str, node: Node | Span, hints: Sequence[str] = ()) -> None:
-        self.diagnostics.error(code, message, node if isinstance(node, Span) else node.span, hints)
+    def error(self, code: str, message: str, node: Node | Span, hints: Sequence[str] = (),
+              notes: Sequence[Note] = ()) -> None:
+        self.diagnostics.error(code, message, node if isinstance(node, Span) else node.span, hints, notes)
 
     def warning(self, code: str, message: str, node: Node | Span | None, hints: Sequence[str] = ()) -> None:
         if self.options.warnings:
@@ -265,9 +266,10 @@ class CheckContext:
             self.warning(code, message, node, hints)
 
     def report_undefined_variable(self, node: Variable) -> None:
-        names = [name for scope in self.scopes for name in scope]
-        hints = [f"did you mean ${close}?"
-                 for close in nearest_names(node.name, names)[:1]] if self.is_error_shown else []
+        hints: list[str] = []
+        if self.is_error_shown and "#" not in node.name:
+            from .meant import variable_hints
+            hints = variable_hints(self, node.name, {name for scope in self.scopes for name in scope})
         if any(state.name == node.name for state in self.program.probe.variables):
             hints = [f"${node.name} ends with the block that it is assigned in: declare it before, let ${node.name};"]
         name = node.name.partition("#")[0]  # in a macro the names have numbers after them
@@ -295,6 +297,7 @@ class CheckContext:
         type = storable
         state.given = True
         if state.inferred is None:
+            state.typed_at = (at or node).span
             self._retype_variable(state, type)
             return
         merged = convert.merge_types(state.inferred, type)
@@ -326,19 +329,14 @@ class CheckContext:
     def report_mismatch(self, name: str, given: Type, have: Type, at: Node, code: str = "type-mismatch",
                         hints: Sequence[str] = (), written: str = "") -> None:
         """Report that a variable or map holds values of another type than the one assigned."""
-        hints = [*hints, *self._where_typed(name, given, have, at)]
+        state = self.maps.get(name) if name[0] == "@" else self.find_variable(name[1:])
+        words = [describe_kind(have), describe_kind(given)]
+        notes = [] if state is None else mark_origin(state.typed_at, at, f"{name} holds {words[0]} since here")
+        if notes and words[0] != words[1]:
+            hints = [*hints, f"use another name for {words[1]}"]
         self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.type_name(given)}' when "
                    f"{'variable' if name[0] == '$' else 'map'} already has a type "
-                   f"'{written or convert.type_name(have)}'", at, hints)
-
-    def _where_typed(self, name: str, given: Type, have: Type, at: Node) -> list[str]:
-        """A hint at the line from which a variable or map holds values of another kind."""
-        words = [_KIND_WORDS.get(convert.kind_of_type(type), "") for type in (have, given)]
-        state = self.maps.get(name) if name[0] == "@" else self.find_variable(name[1:])
-        if not all(words) or words[0] == words[1] or state is None or state.span.start >= at.span.start:
-            return []
-        line = state.span.source.line_text(state.span.line).strip()
-        return [f"{name} holds {words[0]} since line {state.span.line}: {line}", f"use another name for {words[1]}"]
+                   f"'{written or convert.type_name(have)}'", at, hints, notes)
 
     def warn_of_cast(self, given: Type, to: Type, node: Node) -> None:
         """Warn that an integer is converted to a type that does not hold all of its values."""
@@ -384,14 +382,17 @@ class CheckContext:
     def check_key_form(self, state: MapState, keyed: bool, node: Node) -> bool:
         """Maps are scalar or keyed, never both."""
         if state.keyed is None:
-            state.keyed = keyed
+            state.keyed, state.keyed_at = keyed, node.span
             self.changed = True
         if state.keyed == keyed:
             return True
         now, before = ("with an explicit key (non-scalar map)", "without an explicit key (scalar map)")
         if not keyed:
             now, before = before, now
-        self.error("map-key", f"{state.name} used as a map {now}, previously used {before}", node)
+        notes = mark_origin(state.keyed_at, node, f"{state.name} has {'no' if keyed else 'a'} key here")
+        self.error("map-key", f"{state.name} used as a map {now}, previously used {before}", node,
+                   ["use another name for the one or the other"] if keyed else
+                   [f"{state.name}[KEY] is one of its values; print({state.name}) prints all"], notes)
         return False
 
     def add_key(self, state: MapState, type: Type | None, node: Expr, at: Node | None = None) -> None:
@@ -415,9 +416,11 @@ class CheckContext:
             state.is_spelled = merged is not None
         if merged is None:
             assert have is not None
+            words = describe_both(have, type)
+            notes = mark_origin(state.keyed_at, at or node, f"its key is {words[0]} here")
             self.error("key-mismatch", f"Argument mismatch for {state.name}: trying to access with arguments: "
                        f"'{convert.type_name(type)}' when map expects arguments: '{convert.type_name(have)}'", at
-                       or node)
+                       or node, [f"this key is {words[1]}: a map's keys are all of one form"], notes)
         elif have is None or merged != have:
             state.inferred_key = merged
             self._note_retyped_map(state)
@@ -430,6 +433,8 @@ class CheckContext:
             return
         type = storable
         have = state.inferred_value
+        if have is None:
+            state.typed_at = node.span
         merged = type if have is None else convert.merge_types(have, type)
         if have is not None and isinstance(node, Assign) and node.op == "=":
             self.warn_of_narrowing(have, type, node.value, node.value.const)
@@ -504,7 +509,8 @@ class CheckContext:
         if filled is not None and filled.span != node.span and not self.diagnostics.has_errors:
             return [f"it is filled at {filled.span}, which is left out in this run"]
         others = [name for name, other in self.maps.items() if other.inferred_value is not None]
-        return [f"did you mean {close}?" for close in nearest_names(state.name, others)[:1]]
+        return [f"did you mean {close}?" for close in nearest_names(state.name, others)[:1]] or [
+            f"nothing is stored in it: {state.name} = count(), or {state.name} = 1"]
 
     def keep_stacks(self, type: Type, node: Node) -> Type | None:
         """The type of a value when it is stored. What would be sent as a copy of the stack is then walked by the

@@ -235,6 +235,11 @@ def meant_equal(node: Expr) -> list[str]:
     return ["did you mean ==?"] if isinstance(node, TupleExpr) and len(node.names) == 1 else []
 
 
+def is_text_address(type: Type | None) -> bool:
+    """Whether a value is a pointer to characters."""
+    return isinstance(type, Pointer) and isinstance(type.to, Int) and type.to.bits == 8
+
+
 def kind_of_type(type: Type) -> str:
     """The kind of a type in messages about arguments: "int", "string", "pointer" ..."""
     if isinstance(type, Symbol) and type.kind in LIBRARY_TEXTS:

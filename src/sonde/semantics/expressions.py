@@ -43,7 +43,6 @@ from .context import CheckContext, VarState, fold_constant
 from .floats import converts_float
 from .header_constants import header_constant
 from .nodes import is_args
-from .providers import BY_KIND
 from .typed import Literals
 from .user_probes import user_places
 
@@ -124,21 +123,9 @@ def check_name(context: CheckContext, node: ast.Name) -> Type | None:
     constant = _check_constant(context, node)
     if constant is not None:
         return constant
-    context.error("unknown-identifier", f"Unknown identifier: '{node.name}'", node, _name_hints(context, node.name))
+    from .meant import name_hints
+    context.error("unknown-identifier", f"Unknown identifier: '{node.name}'", node, name_hints(context, node.name))
     return None
-
-
-def _name_hints(context: CheckContext, name: str) -> list[str]:
-    if name in context.functions:
-        return [f"{name}() is a function"]
-    variables = {v for scope in context.scopes for v in scope}
-    if name in variables:
-        return [f"did you mean ${name}?"]
-    args = BY_KIND[context.program.kind].args(context.program.attach, context.world)
-    if args is not None and args.field(name) is not None:
-        return [f"did you mean args.{name}?"]
-    pool = [*context.builtins, *context.types.constants, *context.defines]
-    return [f"did you mean {c}?" for c in nearest_names(name, pool)[:1]]
 
 
 def _check_constant(context: CheckContext, node: ast.Name) -> Type | None:
@@ -264,6 +251,8 @@ def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct)
         hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
     if close:
         hints.insert(0, f"did you mean {' or '.join(close)}?")
+    elif not hints and str(target).startswith(("struct ", "union ")):
+        hints = [f"sonde -lv '{target}' shows its fields"]
     context.error("unknown-field", message, node, hints)
 
 
@@ -314,7 +303,7 @@ def check_tuple_access(context: CheckContext, node: ast.TupleAccess) -> Type | N
         return None
     if node.index >= len(operand.of):
         context.error("tuple-index", f"Invalid tuple index: {node.index}. Found {len(operand.of)} elements in tuple.",
-                      node)
+                      node, _index_hints(operand))
         return None
     if isinstance(node.operand, ast.TupleExpr) and all(item.const is not None for item in node.operand.items):
         node.const = node.operand.items[node.index].const
@@ -364,9 +353,14 @@ def _constant_index(context: CheckContext, node: ast.Index, operand: Tuple) -> T
         context.error("not-constant", "Array-style access for tuples only valid for integer literals", node)
         return None
     if not 0 <= index < len(operand.of):
-        context.error("tuple-index", f"Invalid tuple index: {index}. Found {len(operand.of)} elements in tuple.", node)
+        context.error("tuple-index", f"Invalid tuple index: {index}. Found {len(operand.of)} elements in tuple.", node,
+                      _index_hints(operand))
         return None
     return operand.of[index]
+
+
+def _index_hints(tuple: Tuple) -> list[str]:
+    return [f"the first is .0, the last .{len(tuple.of) - 1}"] if tuple.of else []
 
 
 # --- casts, sizes, tuples, blocks -------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
     if len(args) != len(conversions):
         few = len(args) < len(conversions)
         context.error("format-arguments", f"{'not enough' if few else 'too many'} arguments for format string "
-                      f"({len(args)} supplied, {len(conversions)} expected)", call)
+                      f"({len(args)} supplied, {len(conversions)} expected)", call, count_hints(conversions, args))
         return None
     unknown = [part.conversion for part, type in zip(conversions, types) if part.conversion in UNKNOWN
                or part.conversion in FLOATS and type is not None and not isinstance(type, Float)]
@@ -107,9 +107,19 @@ def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, a
     if isinstance(type, NoneType):
         context.error("no-value", f"unable to print none type for specifier: {part.conversion if part else 's'}", call)
         return None
+    if part is not None and part.conversion == "s" and convert.is_text_address(type):
+        context.advise("text-address", f"%s prints the address {arg.span.text}, not the text there", arg,
+                       [f"str({arg.span.text}) reads the text"])
     if type is None or call.name == "debugf" or context.program.attach.pin:  # the kernel prints these
         return type
     return keep_number(arg, type)
+
+
+def count_hints(conversions: list[FormatPart], args: list[Expr]) -> list[str]:
+    """Hints for a format that asks for more or fewer values than it is given."""
+    if len(args) < len(conversions):
+        return [f"%{conversions[len(args)].conversion} has no value; %% prints a percent sign"]
+    return [f"nothing in the format prints {args[len(conversions)].span.text}: add %d for a number, %s for text"]
 
 
 def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:

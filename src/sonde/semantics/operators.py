@@ -93,7 +93,9 @@ def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
 
 def _bad_operand(context: CheckContext, node: ast.Unary, operand: Type, code: str = "bad-operand") -> None:
     name = _name_side(context, node.operand, convert.type_name(operand), node.op, False)
-    context.error(code, f"The {node.op} operator can not be used on expressions of type '{name}'", node)
+    is_text = node.op == "!" and isinstance(operand, Str)
+    hints = [f'{node.operand.span.text} == "" asks whether it is empty'] if is_text else []
+    context.error(code, f"The {node.op} operator can not be used on expressions of type '{name}'", node, hints)
 
 
 def _fold_minus(context: CheckContext, node: ast.Unary, value: int) -> Type | None:
@@ -404,6 +406,9 @@ def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, rig
         wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
     else:
         wrong = f"Type mismatch for '{op}': comparing {shown[0]} with {shown[1]}"
+    if not hints and isinstance(node, ast.Binary):
+        from .meant import comparison_hints
+        hints = comparison_hints(node.left, node.right)
     context.error(code, wrong, node, hints)
     return _guess_type(op, convert.as_int(left) and left or right) or INT64
 

@@ -96,7 +96,9 @@ def _expand_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[str]
     if len(parts) == 1 and is_pattern(parts[0]):  # of any category
         parts = ["*", *parts]
     if len(parts) != 2:
-        return finder.report_part_count(point, "2", "tracepoint:category:event, as in tracepoint:sched:sched_switch")
+        from .meant_probes import tracepoint_hints
+        return finder.report_part_count(point, "2", "tracepoint:category:event, as in tracepoint:sched:sched_switch",
+                                        *tracepoint_hints(finder, parts[-1] if parts else ""))
     category, event = parts
     if not category or not event:
         return finder.error("probe-form", "tracepoint probe must have a target", point,
@@ -159,7 +161,9 @@ LONGEST = (1 << 63) - 1  # ns; perf counts them as a signed number
 
 def _expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     kind = finder.kind
-    forms = f"{kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"
+    given = parts[-1] if parts and parts[-1].isdecimal() else ""
+    times = ("1", given or "99") if kind == "profile" else (given or "1", "99")
+    forms = f"{kind}:s:{times[0]}, {kind}:ms:100, {kind}:hz:{times[1]} or {kind}:1s"
     if not 1 <= len(parts) <= 2:
         return finder.report_part_count(point, "1 or 2", forms)
     period = _parse_period(kind, parts)

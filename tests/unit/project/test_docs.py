@@ -45,6 +45,7 @@ from doc_examples import (  # noqa: E402
     STATEMENTS,
     TYPES,
 )
+from mistakes import MISTAKES, answer, findings, findings_of_example  # noqa: E402
 
 # Where an example of a function, which is part of an action, may stand; what it needs is there.
 NEEDS = """
@@ -65,37 +66,25 @@ OF_THE_MACHINE = ("missing-probe", "header-not-found", "missing-feature")  # an 
 
 def finding(text: str, here: World | None = None, **options: object) -> list[str]:
     """The codes of a script's findings, for the recorded kernel."""
-    try:
-        spec = compiling.compile(text, Options(**options), here or world())  # type: ignore[arg-type]
-    except CompileError as error:
-        return [d.code for d in error.diagnostics]
-    return [d.code for d in spec.warnings]
+    return [item.code for item in findings(text, here, **options)]
 
 
 @pytest.mark.parametrize(("code", "example"), [(code, row[1]) for code, row in ERRORS.items() if row[1]])
-def test_errors(code: str, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first line may say how it comes about: a command line, a machine without control groups of version 2, or
-    what is in a file."""
-    monkeypatch.chdir(tmp_path)
-    how, _, rest = example.removeprefix("// ").partition("\n")
-    if example.startswith("// sonde "):
-        line = options.parse_command_line(shlex.split(how)[1:])
-        assert code in finding(rest, probe_filter=line.get("probe-filter"), by=line.get("by"),
-                               named=dict(word[2:].split("=") for word in line.rest))
-    elif how == "on version 1":
-        here = world()
-        monkeypatch.setattr(here, "cgroup_id", lambda path: None)
-        assert code in finding(rest, here)
-    elif code == "bad-filter" and not has_libpcap():
+def test_errors(code: str, example: str) -> None:
+    if code == "bad-filter" and not has_libpcap():
         pytest.skip("libpcap is not installed")
-    elif code == "bad-header" and not libclang.has_libclang():
+    if code == "bad-header" and not libclang.has_libclang():
         pytest.skip("libclang is not installed")
-    elif re.match(r"// \w+\.h: ", example):
-        name, _, text = how.partition(": ")
-        (tmp_path / name).write_text(text + "\n")
-        assert code in finding(rest)
-    else:
-        assert code in finding(example)
+    assert code in [item.code for item in findings_of_example(example)]
+
+
+@pytest.mark.parametrize("line", [line for lines in MISTAKES.values() for line in lines])
+def test_an_answer_to_a_mistake_says_what_to_write_instead(line: str) -> None:
+    """What it says in full is on the page, which test_the_documents_are_up_to_date compares."""
+    said = answer(line)
+    assert "ERROR: " in said or "WARNING: " in said
+    hints = [text for text in said.splitlines() if text.startswith("HINT: ") and not text.startswith("HINT: found ")]
+    assert hints and "Traceback" not in said
 
 
 def test_every_code_has_its_entry() -> None:

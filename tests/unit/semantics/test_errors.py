@@ -205,11 +205,76 @@ def test_negative_literals_compare() -> None:
 
 @pytest.mark.parametrize(("text", "hint"), [
     ("begin { printf('x'); }", "double quotes"),
-    ('begin { $a = 1; $a = "s"; }', "$a holds an integer since line 1"),
-    ('begin { @a = "s"; @a = (1, 2); }', "@a holds a string since line 1"),
     ('begin { printf("x\n"); }', "raw string"),
 ])
 def test_hints_of_common_mistakes(text: str, hint: str) -> None:
     with pytest.raises(CompileError) as caught:
         compiling.compile(text, Options(), world())
     assert any(hint in line for item in caught.value.diagnostics for line in item.hints)
+
+
+@pytest.mark.parametrize(("text", "at", "other", "note"), [
+    ('begin { $a = 1; $a = "s"; }', '$a = "s"', "$a = 1", "$a holds an integer since here"),
+    ('begin { @a = "s"; @a = (1, 2); }', "@a = (1, 2)", '@a = "s"', "@a holds a string since here"),
+    ("begin { @a = count(); @a = 1; }", "@a = 1", "@a = count()", "@a holds count() since here"),
+    ('begin { @a[1] = 1; @a["s"] = 1; }', '@a["s"]', "@a[1]", "its key is an integer here"),
+    ("begin { @a[1] = 1; print(@a + 1); }", "@a", "@a[1]", "@a has a key here"),
+    ("begin { @a = 1; print(@a[2]); }", "@a[2]", "@a", "@a has no key here"),
+    ("begin { if (1) { print(1);", "", "{", "this { is not closed"),
+    ("begin { print(1); /* open }", "", "/*", "the comment begins here"),
+    ('begin { print("open); }', "", '"', "the string begins here"),
+])
+def test_both_places_are_shown_where_two_clash(text: str, at: str, other: str, note: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(text, Options(), world())
+    finding = caught.value.diagnostics[0]
+    assert finding.span is not None and finding.span.text == at
+    assert [(each.span.text, each.message) for each in finding.notes] == [(other, note)]
+    assert f"NOTE: {note}\n" in finding.render() + "\n"
+
+
+@pytest.mark.parametrize(("text", "hint"), [
+    ("begin { for ($i = 0; $i < 5; $i++) { } }", "write for ($i : 0..5) { ... }"),
+    ("begin { for (int i = 0; i <= 4; i++) { } }", "write for ($i : 0..4 + 1) { ... }"),
+    ("begin { for (k in @x) { } }", "a variable has a $: $k"),
+    ("begin { int x = 5; }", "a variable has a $ and takes its type from its value: $x = 1;"),
+    ("begin { x = 5; }", "a variable has a $, a map an @: $x = ..., or @x = ..."),
+    ("begin { let x = 5; }", "a variable has a $: $x"),
+    ("begin { if (1) { } elsif (2) { } }", "write else if for elsif"),
+    ("begin { if (1): print(1); }", "a block stands in braces: if (condition) { ... }"),
+    ("begin { if (1) then { } }", "there is no then: if (condition) { ... }"),
+    ('begin { printf "%d", 1; }', 'a function has its arguments in parentheses: printf("%d", 1)'),
+    ("begin { print(1) }; end { }", "no ; stands after the } of a probe"),
+    ("begin { print(1) }}", "there is a } too many"),
+    ("begin if (pid == 1) { exit() }", "a condition for the whole block stands between slashes: "
+     "begin /pid == 1/ { ... }"),
+    ("begin /pid == 1 { exit() }", "a / is missing after the condition"),
+    ("begin { $x := 1; }", "write = for :="),
+    ("begin { if (pid === 1) { } }", "write == for ==="),
+    ("begin { if (pid <> 1) { } }", "write != for <>"),
+    ("begin { @[pid = count(); }", "a ] is missing"),
+    ("begin { if (pid == 1 { } }", "a ) is missing"),
+    ("begin { $x = pid ? 1; }", "a choice has two values: condition ? value : other"),
+    ("begin { @x = 1\ntracepoint:a:b { } }", "a probe cannot start within a block: is a } missing before it?"),
+    ("def f() { }", "a function stands outside of probes: fn name($x : int64) : int64 { return $x; }"),
+    ("begin { @x = 1; print($x); }", "did you mean @x?"), ("begin { print($pid); }", "did you mean pid? It is a "
+                                                           "builtin, without the $"),
+    ("begin { print(True); }", "use true"), ("begin { println(1); }", "use print()"),
+    ("fbt::vfs_read:entry { }", "kprobe:FUNCTION is the entry of a kernel function, kretprobe:FUNCTION its return"),
+    ("sched:sched_switch { }", "did you mean tracepoint:sched:sched_switch?"),
+    ("tracepoint:sched { }", "tracepoint:sched:* is all that it has; sonde -l 'tracepoint:sched:*' lists them"),
+    ("begin { $t = (1, 2); print($t.5); }", "the first is .0, the last .1"),
+    ('begin { print(comm + 1); }', "1 is a number, comm a string"),
+    ("begin { if (!comm) { } }", 'comm == "" asks whether it is empty'),
+    ("begin { printf(\"%d\", 1, pid); }", "nothing in the format prints pid: add %d for a number, %s for text"),
+])
+def test_what_is_meant_by_words_from_elsewhere(text: str, hint: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compiling.compile(text, Options(), world())
+    assert hint in [line for item in caught.value.diagnostics for line in item.hints]
+
+
+def test_addresses_of_texts_are_not_printed_in_silence() -> None:
+    spec = compiling.compile('tracepoint:syscalls:sys_enter_openat { printf("%s %p", args.filename, args.filename); '
+                             'printf("%s", str(args.filename)); }', Options(), world())
+    assert [item.code for item in spec.warnings] == ["text-address"]

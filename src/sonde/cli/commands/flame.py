@@ -86,6 +86,9 @@ def main(parsed: Parsed) -> int:
         options["output"] = "flame.svg"
     if before:
         return _write_diff(before, parsed)
+    if parsed.words[1:]:
+        from .runtimes import seconds_of
+        seconds_of("flame", parsed.words[1:])
     kinds = [kind for kind in KINDS if named.pop(kind, "")]
     if len(kinds) > 1:
         raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in kinds)}")
