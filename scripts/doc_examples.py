@@ -101,6 +101,8 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "ppid": "begin { print(ppid); print(ppid(curtask)); }",
     "probe": "kprobe:vfs_* { @[probe] = count(); }",
     "probetype": 'begin { print(probetype); }',
+    "pytask": "tracepoint:syscalls:sys_enter_sendto { @sent[pytask] = count(); }",
+    "pytask_id": "tracepoint:syscalls:sys_enter_sendto /pytask != \"\"/ { @[pytask_id, pytask] = count(); }",
     "pystack": "tracepoint:syscalls:sys_enter_openat { @[pystack] = count(); @top[comm, pystack(3)] = count(); }",
     "rand": "begin { print(rand % 6 + 1); }",
     "retval": "kretprobe:vfs_read /(int64)retval < 0/ { @[retval] = count(); }",

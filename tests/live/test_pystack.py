@@ -133,7 +133,7 @@ def test_short_processes_are_shown_or_counted(tmp_path: Path) -> None:
                 "{ @[pystack] = count(); }") as tracer:
         subprocess.run(["bash", target], check=True)
     shown = len(re.findall(r"^ +go \(<string>:2\)\n +<module> \(<string>:3\)$", tracer.stdout, re.M))
-    unread = re.search(r"(\d+) Python stacks? not read", tracer.stderr)
+    unread = re.search(r"(\d+) Python stacks? or tasks? not read", tracer.stderr)
     assert shown + (int(unread[1]) if unread else 0) == count
     assert shown
 

@@ -26,6 +26,7 @@ from ..layouts.shared_maps import (
     PY_FRAMES,
     PY_IMAGES,
     PY_MISSES,
+    PY_TASKS,
     PY_TEXTS,
     PY_THREADS,
     STACK_RESERVE,
@@ -281,6 +282,10 @@ class Unit:
         """Where threads that were found lie: the next time it has only to be seen whether they are still there."""
         return self.internal(PY_THREADS, lambda: MapSpec(PY_THREADS, "lru_hash", py.THREAD_KEY.size, py.THREAD.size,
                                                          16384))
+
+    def python_tasks(self) -> str:
+        """Where the interpreters whose tasks were looked for have the dict of those that run."""
+        return self.internal(PY_TASKS, lambda: MapSpec(PY_TASKS, "lru_hash", py.TASKS_KEY.size, py.TASKS.size, 4096))
 
     def python_frames(self) -> str:
         """Python frames by id. Elements are there before they are needed, which may be where interrupts are off; those

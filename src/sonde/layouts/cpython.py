@@ -37,6 +37,13 @@ WORDS = (
     "code_traceable",  # instructions before the first that Python shows: a frame that is there has not begun
     "ascii_size",      # of a str of ASCII characters: bytes before them
     "compact_size",    # of any other
+    # of tasks, by which way their threads' lead there:
+    "running_task",    # of a thread, from 3.14 on
+    "running_loop",    # of a thread, in 3.13; before it is a value of the thread's own dict
+    "thread_dict",
+    "holder_loop",     # 1 + where in that value the loop is; 0: it is the value
+    "modules",         # an interpreter's dict of modules
+    "task_name",
 )
 OFFSET = {name: 8 * at for at, name in enumerate(WORDS)}
 IMAGE_SIZE = 8 * len(WORDS)
@@ -49,9 +56,19 @@ INTERP_READ, THREAD_READ, FRAME_READ, CODE_READ = 96, 176, 80, 200  # bytes of e
 # Of a str and a bytes object, in every version
 TEXT_LENGTH, TEXT_STATE = 16, 32
 BYTES_LENGTH, BYTES_START = 16, 32
+INT_TAG, INT_SHIFT, INT_DIGITS = 16, 3, 24  # from 3.12 on: how many digits of 30 bits, from that bit on; u32 each
 KIND_SHIFT, KIND_BITS, COMPACT, ASCII = 2, 7, 1 << 5, 1 << 6  # in the state
 
+# Of any object, a type, a module, a dict and its table of keys (internal/pycore_dict.h), in every version
+TYPE = 8
+TYPE_NAME, TYPE_FLAGS, TYPE_BASE, INT_SUBCLASS, TEXT_SUBCLASS = 24, 168, 256, 1 << 24, 1 << 28
+MODULE_DICT = 16
+DICT_KEYS, DICT_VALUES, DICT_READ = 32, 40, 48
+KEYS_INDEX, KEYS_KIND, KEYS_ENTRIES, KEYS_READ = 9, 10, 24, 32  # log2 of the bytes of its index; a number each
+GENERAL = 0  # the kind of keys that are not all str: entries are (hash, key, value), else (key, value)
+
 THREAD_KEY, THREAD = Layout("=QQ"), Layout("=Q")  # its FS base and where its process's stack begins; where it lies
+TASKS_KEY, TASKS = Layout("=QQQ"), Layout("=Q")  # interpreter, where its stack begins, mm; its dict of tasks that run
 MISS = Layout("=QQ")  # stacks that were wanted of a program that is not known, and the process
 
 # What is kept of a frame that was seen (map __pyframes, by its id): code, place, line, ascii_size, compact_size.
@@ -73,17 +90,22 @@ VERSIONS: dict[tuple[int, int], dict[str, int]] = {
         "cframe_frame": 1 + 8, "root_cframe": 336, "frame_code": 32, "frame_previous": 48, "frame_owner": 69,
         "frame_entered": 68,
         "shim_owner": 256, "code_line": 72, "code_version": 0, "code_bytecode": 184, "code_traceable": 168,
-        "ascii_size": 48, "compact_size": 72},
+        "ascii_size": 48, "compact_size": 72,
+        "modules": 888, "running_loop": 0, "thread_dict": 128, "holder_loop": 17, "running_task": 0, "task_name": 144},
     (3, 12): _COMMON | {
         "interpreters": 40, "interp_threads": 72, "interp_id": 8, "thread_id": 136, "thread_frame": 56,
         "thread_status": 24, "cframe_frame": 1 + 0, "root_cframe": 272, "frame_owner": 70, "code_bytecode": 192,
-        "code_traceable": 176},
+        "code_traceable": 176,
+        "modules": 944, "running_loop": 0, "thread_dict": 112, "holder_loop": 0, "running_task": 0, "task_name": 144},
     (3, 13): _COMMON | {
         "interpreters": 632, "interp_next": 7264, "interp_threads": 7344, "interp_id": 7272, "thread_id": 152,
-        "thread_frame": 72, "thread_status": 32, "frame_owner": 70, "code_bytecode": 200, "code_traceable": 184},
+        "thread_frame": 72, "thread_status": 32, "frame_owner": 70, "code_bytecode": 200, "code_traceable": 184,
+        "modules": 7656, "running_loop": 304, "thread_dict": 128, "holder_loop": 0, "running_task": 0,
+        "task_name": 128},
     (3, 14): _COMMON | {
         "interpreters": 808, "interp_next": 7272, "interp_threads": 7344, "interp_id": 7280, "thread_id": 152,
-        "thread_frame": 72, "thread_status": 32, "frame_owner": 74, "code_bytecode": 208, "code_traceable": 192},
+        "thread_frame": 72, "thread_status": 32, "frame_owner": 74, "code_bytecode": 208, "code_traceable": 192,
+        "modules": 0, "running_loop": 864, "thread_dict": 0, "holder_loop": 0, "running_task": 872, "task_name": 136},
 }
 
 # Where the u64 words of _Py_DebugOffsets are, by what they tell; 3.14 has three words more before the thread's.

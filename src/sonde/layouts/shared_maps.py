@@ -65,6 +65,7 @@ STATE = "__state"
 DISCOVERED = "found "
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_THREADS = "__pyimages", "__pymisses", "__pythreads"
+PY_TASKS = "__pytasks"
 PY_FRAMES, PY_TEXTS = "__pyframes", "__pytexts"
 PYTHON_FRAME = 2  # the two highest bits of the id of a frame of Python: no address of users or the kernel has them
 PYTHON_ENTERED = 1 << 61  # in such an id: C has called the interpreter for the frame, and stands below it

@@ -94,7 +94,7 @@ class LiveContext:
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
         """The same of a user address, with the file; the name is "" where the file has no symbol for it. Of a Python
         frame: its function's qualified name, the line (0 if it is not known), and the source file."""
-        if self._python is not None and is_python_frame(address):
+        if self._python is not None and self._python.frames is not None and is_python_frame(address):
             return self._python.frames.frame_at(address)
         symbol = self._user_symbols.lookup(tgid, address)
         if symbol is None:

@@ -20,6 +20,9 @@ _MESSAGES = {
     "pystack_read": "Python stack not read to its end: memory that is not there, or was being changed.",
     "pystack_deep": "Python stack deeper than 127 frames: the innermost are shown.",
     "pystack_names": "Python stack lost: there was no room for its names, or they could not be read.",
+    "pytask_read": "Python task not known: memory that is not there, or was being changed.",
+    "pytask_kind": "Python task without a name: it is neither asyncio's own, nor of a class made from that.",
+    "pytask_cut": "Name of a Python task longer than 63 bytes: it is cut.",
     "unwind_early": "User stack ends early: the unwind table of a file had not been read yet.",
     "unwind_refused": "User stack ends early: in a file that is not read.",
     "unwind_none": "User stack ends early: in code without unwind table and frame pointers.",
@@ -120,7 +123,8 @@ class Losses(Record):
                 f"{self.unseen} mapping{_plural_suffix(self.unseen)} of processes went unseen: names in user stacks "
                 "may be missing")
         if self.early:
-            lines.append(f"{self.early} Python stack{_plural_suffix(self.early)} not read: the process had just begun")
+            lines.append(f"{self.early} Python stack{_plural_suffix(self.early)} or task"
+                         f"{_plural_suffix(self.early)} not read: the process had just begun")
         if self.shared:
             lines.append(f"{self.shared} address{'es' * (self.shared > 1)} in user stacks belonged to one program of a "
                          "process and then to another: they have the later one's names")

@@ -30,6 +30,17 @@ MEMBERS = {
     "code_file": "PyCodeObject, co_filename", "code_name": "PyCodeObject, co_qualname",
     "code_table": "PyCodeObject, co_linetable", "code_bytecode": "PyCodeObject, co_code_adaptive",
     "code_traceable": "PyCodeObject, _co_firsttraceable"}
+OF_TASKS = {11: {"modules": "PyInterpreterState, modules", "thread_dict": "PyThreadState, dict"},
+            12: {"modules": "PyInterpreterState, imports.modules", "thread_dict": "PyThreadState, dict"},
+            13: {"modules": "PyInterpreterState, imports.modules", "thread_dict": "PyThreadState, dict",
+                 "running_loop": "_PyThreadStateImpl, asyncio_running_loop"},
+            14: {"running_loop": "_PyThreadStateImpl, asyncio_running_loop",
+                 "running_task": "_PyThreadStateImpl, asyncio_running_task"}}
+OF_OBJECTS = {"TYPE": "PyObject, ob_type", "TYPE_NAME": "PyTypeObject, tp_name", "TYPE_FLAGS": "PyTypeObject, tp_flags",
+              "TYPE_BASE": "PyTypeObject, tp_base", "MODULE_DICT": "PyModuleObject, md_dict",
+              "DICT_KEYS": "PyDictObject, ma_keys", "DICT_VALUES": "PyDictObject, ma_values",
+              "KEYS_INDEX": "PyDictKeysObject, dk_log2_index_bytes", "KEYS_KIND": "PyDictKeysObject, dk_kind",
+              "KEYS_ENTRIES": "PyDictKeysObject, dk_nentries", "KEYS_READ": "PyDictKeysObject, dk_indices"}
 BEFORE_13 = {"frame_code": "_PyInterpreterFrame, f_code", "frame_instruction": "_PyInterpreterFrame, prev_instr",
              "thread_frame": "PyThreadState, cframe", "root_cframe": "PyThreadState, root_cframe"}
 FROM_12 = {"thread_status": "PyThreadState, _status", "code_version": "PyCodeObject, co_version"}
@@ -53,7 +64,9 @@ def test_offsets_are_those_of_the_headers(minor: int, folder: Path, tmp_path: Pa
     if compiler is None:
         pytest.skip("cc is not installed")
     members = MEMBERS | (BEFORE_13 if minor < 13 else FROM_13) | (FROM_12 if minor > 11 else {})
-    inner = ["frame"] if minor < 14 else ["interpframe_structs", "runtime_structs"]
+    members |= OF_TASKS[minor] | OF_OBJECTS
+    inner = ["dict", "moduleobject", *(["frame"] if minor < 14 else ["interpframe_structs", "runtime_structs"]),
+             *(["tstate"] if minor > 12 else [])]
     lines = [f'printf("{name} %d\\n", (int)offsetof({member}));' for name, member in members.items()]
     lines += ['printf("ascii_size %d\\n", (int)sizeof(PyASCIIObject));',
               'printf("compact_size %d\\n", (int)sizeof(PyCompactUnicodeObject));']
@@ -70,7 +83,8 @@ def test_offsets_are_those_of_the_headers(minor: int, folder: Path, tmp_path: Pa
         pytest.skip(f"these headers cannot be compiled: {done.stderr[:200]}")
     told = dict(line.split() for line in subprocess.check_output([tmp_path / "run"], text=True).splitlines())
     known = py.VERSIONS[3, minor]
-    assert {name: int(value) for name, value in told.items()} == {name: known[name] for name in told}
+    assert {name: int(value) for name, value in told.items()} == \
+        {name: getattr(py, name) if name.isupper() else known[name] for name in told}
 
 
 @knows_this

@@ -14,6 +14,10 @@ from .core import Lower, counts_at_expression, is_function_call, is_scalar
 from .state import Mem
 from .strings.texts import literal_bytes, write_literal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 @counts_at_expression
 def write_value(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
@@ -119,6 +123,22 @@ def _copy_into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool) -> None:
     convert_value(lo, source, expr.type, mem, type, pad)
 
 
+def _write_builtin(lo: Lower, expr: Reference, write: Callable[[Lower, Reference, Mem], None], mem: Mem, type: Str,
+                   pad: bool) -> None:
+    """A builtin's text, by way of a copy where there is less room than it takes."""
+    assert isinstance(expr.type, Str)
+    own = expr.type.capacity
+    if type.capacity < own:
+        with lo.scope():
+            whole = lo.temp(own, "text")
+            write(lo, expr, whole)
+            convert_value(lo, whole, expr.type, mem, type, pad)
+        return
+    write(lo, expr, mem)
+    if pad and type.capacity > own:
+        memory.clear_bytes(lo, mem.at(own), type.capacity - own)
+
+
 def _write_string(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None:
     """Write a string into memory of ``type.capacity`` bytes."""
     text = literal_bytes(expr)
@@ -127,9 +147,7 @@ def _write_string(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None
         return
     builtin = builtin_of(expr)
     if isinstance(expr, Reference) and builtin is not None and builtin.text is not None:
-        builtin.text(lo, expr, mem)
-        if pad and type.capacity > 16:
-            memory.clear_bytes(lo, mem.at(16), type.capacity - 16)
+        _write_builtin(lo, expr, builtin.text, mem, type, pad)
         return
     source = lo.locate_value(expr)
     if source is None:

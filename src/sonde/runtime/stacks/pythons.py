@@ -29,7 +29,7 @@ class Pythons:
     """Tells the programs of each process that maps an interpreter."""
 
     def __init__(self, maps: Named[str, Map]) -> None:
-        self.frames = PythonFrames(maps)
+        self.frames = PythonFrames(maps) if PY_FRAMES in maps else None  # a script may only ask for tasks
         self._images, self._misses = maps[PY_IMAGES], maps[PY_MISSES]
         self._log: MappingLog | None = None
         self._added = 0
@@ -56,7 +56,7 @@ class Pythons:
         except MachineError as problem:
             if mapping.name not in self._refused:
                 self._refused.add(mapping.name)
-                show_notice(f"WARNING: Python stacks of {mapping.name} are not read: {problem.message}")
+                show_notice(f"WARNING: Python stacks and tasks of {mapping.name} are not read: {problem.message}")
             return
         if image is not None and not self._add_process(pid, image):
             self._begun[pid] = image

@@ -37,15 +37,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
     done = b.block("stacked")
     with lo.scope():
         frames = lo.temp(8 * STACK_FRAMES, "frames")
-        key = lo.temp(py.IMAGE_KEY.size, "image")
-        start = _write_image_key(lo, key, done)
-        image = b.call(h.MAP_LOOKUP, [MapFd(lo.unit.python_images()), lo.operand_address(key)], "map_lookup_elem")
-        known, unknown = b.block("python"), b.block("unknown")
-        b.branch("jne", image, 0, known, unknown)
-        b.start(unknown)
-        _count_unknown(lo, key)
-        b.jump(done)
-        b.start(known)
+        image, start = look_up_image(lo, done)
         slot = b.function.slot(SIZE, "walk", scratch=True)
         walk = Walk(lo, image, b.address(slot))
         b.zero(walk.work, 0, READ)
@@ -54,6 +46,23 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         traces.store_walked(lo, walk.get, frames, into, lambda unkept: note_frames(walk, frames, unkept))
         b.jump(done)
     b.start(done)
+
+
+def look_up_image(lo: Lower, none: BasicBlock) -> tuple[Reg, Operand]:
+    """What is known of the interpreter that the current process runs, and where its stack begins; to ``none`` if it is
+    not known."""
+    b = lo.b
+    with lo.scope():
+        key = lo.temp(py.IMAGE_KEY.size, "image")
+        start = _write_image_key(lo, key, none)
+        image = b.call(h.MAP_LOOKUP, [MapFd(lo.unit.python_images()), lo.operand_address(key)], "map_lookup_elem")
+        known, unknown = b.block("python"), b.block("unknown")
+        b.branch("jne", image, 0, known, unknown)
+        b.start(unknown)
+        _count_unknown(lo, key)
+        b.jump(none)
+    b.start(known)
+    return image, start
 
 
 def _write_image_key(lo: Lower, key: Mem, none: BasicBlock) -> Operand:
