@@ -82,7 +82,6 @@ def hints_of_probe(wanted: str, tracepoints: Sequence[tuple[str, str]]) -> list[
 
 def hints_of_options(program: str, names: Sequence[str]) -> list[str]:
     """The options that a tool or command has."""
-    if not names:
-        return [f"see sonde {program} --help"]
     more = " ..." if len(names) > _MOST_OPTIONS else ""
-    return [f"its options are {', '.join(names[:_MOST_OPTIONS])}{more}; see sonde {program} --help"]
+    listed = [f"its options are {', '.join(names[:_MOST_OPTIONS])}{more}"] if names else []
+    return [*listed, f"see sonde {program} --help"]

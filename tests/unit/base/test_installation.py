@@ -78,7 +78,13 @@ hist(n[, bits])
 def test_hints_come_from_what_was_asked_for(line: list[str], hints: list[str],
                                             capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line) == 1
-    assert re.findall("HINT: (.*)", capsys.readouterr().err) == hints
+    shown = re.findall("HINT: (.*)", capsys.readouterr().err)
+    assert [hint for hint in shown if not hint.startswith("its options are ")] == hints
+
+
+def test_the_options_of_a_tool_are_listed_where_one_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tcplife", "--foo"]) == 1
+    assert "HINT: its options are -p, -T, --timestamp, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("started", ["sonde", "-c", str(ROOT / "src" / "sonde" / "__main__.py")])
