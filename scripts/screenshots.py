@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make docs/images: views of real runs, of nothing but the workloads that this script starts.
 
-Needs root and gcc; tmux and the package rich for top.svg, Chromium for serve.png and inverted.png.
+Needs root and gcc; tmux and the package rich for top.svg, Chromium for serve.png, report.png and inverted.png.
 """
 
 from __future__ import annotations
@@ -137,6 +137,16 @@ def serve(command: str) -> None:
         running.terminate()
 
 
+def report(command: str, folder: Path) -> None:
+    """A report as a real browser shows it."""
+    from browser import Browser
+    script = LIVE + " interval:ms:200 { print(@ns); clear(@ns); } interval:s:8 { exit(); } end { clear(@since); }"
+    sonde("-f", "html", "-o", str(folder / "report.html"), "-c", command, "-e", script.replace("\n", " "))
+    with Browser() as browser:
+        browser.open(folder / "report.html")
+        browser.screenshot(IMAGES / "report.png")
+
+
 def inverted() -> None:
     """A flame graph from what ran on, as the browser shows it by the address alone."""
     from browser import Browser
@@ -165,6 +175,7 @@ def main() -> None:
         sonde("-f", "heatmap", "-o", f"{SHOWN}/heatmap.svg", "-e", READS.replace("\n", " "), "-c", reader)
         top(longer)
         serve(longer)
+        report(longer, folder)
 
 
 if __name__ == "__main__":

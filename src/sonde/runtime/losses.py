@@ -41,6 +41,8 @@ _MESSAGES = {
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }
 
+_EARLY = [kind for kind, text in _MESSAGES.items() if text.startswith("User stack ends early")]
+
 
 class BudgetLosses(Record):
     """What a budget kept back. ``events`` are (probe, count) of those that found the gate closed; ``detached_ns`` for
@@ -97,6 +99,11 @@ class Losses(Record):
 
     def __str__(self) -> str:
         return "; ".join(self.sentences) or "nothing was lost"
+
+    @property
+    def early_user_stacks(self) -> int:
+        """User stacks that lack their outer frames, for any reason."""
+        return self.short + sum([count for site, count in self.errors if site.kind in _EARLY])
 
     @property
     def sentences(self) -> list[str]:

@@ -23,7 +23,8 @@ _CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
 
 class Provenance(Record):
     """The command, where and when it ran, for how long, and what was lost. Texts are without control characters.
-    ``intended``: for how many seconds it was to run; 0: until its end."""
+    ``intended``: for how many seconds it was to run; 0: until its end. ``early_user_stacks`` lack outer frames; a run
+    that is replayed does not know how many."""
 
     command: str
     host: str
@@ -32,6 +33,7 @@ class Provenance(Record):
     seconds: float  # to the millisecond: a recording has no more, and a replay says the same
     lost: list[str]
     intended: float = 0.0
+    early_user_stacks: int = 0
 
     @property
     def coverage(self) -> str:
@@ -75,8 +77,10 @@ class Provenance(Record):
 
 def describe_run(command: str, session: Session, losses: Losses, intended: float = 0.0) -> Provenance:
     """The record of a run as it is now."""
-    return describe_local_run(command, session.period.started, session.period.nanoseconds / 1e9, losses.sentences,
+    made = describe_local_run(command, session.period.started, session.period.nanoseconds / 1e9, losses.sentences,
                               intended)
+    made.early_user_stacks = losses.early_user_stacks
+    return made
 
 
 def describe_local_run(command: str, started: int, seconds: float, lost: Sequence[str],

@@ -207,8 +207,12 @@ def test_lines_over_time_and_bars() -> None:
 
 def test_the_pictures_of_the_documents() -> None:
     texts = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    maker = "".join([(ROOT / name).read_text() for name in ("scripts/screenshots.py", "bench/growth.py")])
     for path in (ROOT / "docs" / "images").iterdir():
         assert f"images/{path.name}" in texts, f"nothing shows {path.name}"
+        made_as = "growth-{name}.svg" if path.name.startswith("growth-") else \
+            f'"{path.stem}"' if path.stem in ("off-wake", "chain") else path.name
+        assert made_as in maker, f"no script makes {path.name}"
         if path.suffix == ".svg":
             ET.parse(path)
         else:

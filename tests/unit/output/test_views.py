@@ -26,16 +26,17 @@ from sonde.output.units import scale_value
 from sonde.output.views import VIEWS, Target, check_view, fitting_views, view_class
 from sonde.output.views.csv import event_columns, key_columns
 from sonde.output.views.flame_diff import flame_diff
+from sonde.output.views.flamegraph import describe_early, flame_graph
 from sonde.output.views.flamegraph import fit_name as fitting_name
-from sonde.output.views.flamegraph import flame_graph
 from sonde.output.views.heat import Heat, HeatCollector, HeatColumn, bucket_label, bucket_range, colour_level
 from sonde.output.views.heat_svg import heat_document
 from sonde.output.views.heatmap import terminal_lines
 from sonde.output.views.stacks import build_tree, folded_lines, read_folded
+from sonde.runtime.losses import Losses
 from sonde.runtime.maps.aggregates import Bucket, Histogram, LinearHistogram, Stats
 from sonde.runtime.records.events import Event
 from sonde.runtime.records.values import InetAddress, StackTrace
-from sonde.spec import EventField, EventSite, FormatPart, ScriptSpec
+from sonde.spec import ErrorSite, EventField, EventSite, FormatPart, ScriptSpec
 from viewing import COUNTS, HOSTILE, Run, map_of, printf, printing, script
 
 COMM = t.Str(16)
@@ -561,6 +562,17 @@ def test_scripts_parse(code: str, tmp_path: Path) -> None:
     file.write_text(code)
     done = subprocess.run(["node", "--check", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("early", "samples", "lines"), [
+    (48, 200, ["48 of 200 samples (24%) have a user stack that lacks its outer frames"]), (0, 200, []), (201, 200, [])])
+def test_the_share_of_stacks_that_end_early(early: int, samples: int, lines: list[str]) -> None:
+    assert describe_early(early, samples) == lines
+
+
+def test_which_stacks_end_early() -> None:
+    errors = [(ErrorSite(kind, None), 5) for kind in ("unwind_none", "unwind_map", "unwind_deep", "read")]
+    assert Losses([], errors, [], short=2).early_user_stacks == 12
 
 
 def test_rows_name_their_values() -> None:

@@ -6,7 +6,7 @@
 // width becomes the window's: letters and rows have their size in any, and what is higher than the window is scrolled.
 (function () {
   "use strict";
-  var WHOLE = 1200, NARROWEST = 800, MARGIN = 10, ROW = 17, TOP = 58, BOTTOM = 28, CHAR = 11.5 * 0.605, NS = "http://www.w3.org/2000/svg";
+  var WHOLE = 1200, CONTROLS = 330, MARGIN = 10, ROW = 17, TOP = 58, BOTTOM = 28, CHAR = 11.5 * 0.605, NS = "http://www.w3.org/2000/svg";
 
   function framesOf(group) {
     var open = [];
@@ -67,6 +67,10 @@
     var reset = one(".reset"), search = one(".search"), detail = one(".detail"), matched = one(".matched");
     var icicle = one(".icicle"), invert = one(".invert"), suffix = number || "";
     if (!forms[false].length) { return; }
+    var legends = Array.from(svg.querySelectorAll(".legend")); // the graph is at least as wide as these and the controls
+    var narrowest = CONTROLS + Math.max.apply(null, legends.map(function (text) {
+      return +text.getAttribute("x") + text.getComputedTextLength();
+    }).concat([200]));
     var room = WHOLE - 2 * MARGIN, tall = svg.viewBox.baseVal.height;
     var beside = Array.from(svg.querySelectorAll(".control, .matched")).map(function (text) {
       return [text, WHOLE - text.getAttribute("x")];
@@ -104,7 +108,7 @@
     function widen() {
       var page = svg === document.documentElement ? null : svg.parentNode;
       var bar = !page && tall > window.innerHeight ? 16 : 0; // of scrolling
-      var whole = Math.max(NARROWEST, page ? page.clientWidth : window.innerWidth - bar);
+      var whole = Math.max(narrowest, page ? page.clientWidth : window.innerWidth - bar);
       room = whole - 2 * MARGIN;
       svg.setAttribute("viewBox", "0 0 " + whole + " " + tall);
       svg.setAttribute("width", whole);

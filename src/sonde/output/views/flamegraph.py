@@ -53,8 +53,18 @@ class FlamegraphView(StackView):
 
     def finish(self) -> None:
         folded, unit = self.folded, self.unit
-        title = f"{self.entitle('Flame graph')}: {scale_value(sum(folded.values()), unit)}"
-        self.write(flame_graph(folded, title, None, self.heads, unit, svg.about_run(self.run)))
+        total, about = sum(folded.values()), svg.about_run(self.run)
+        if about is not None and self.run is not None and unit == "samples":
+            about.lost[:0] = describe_early(self.run.early_user_stacks, total)
+        self.write(flame_graph(folded, f"{self.entitle('Flame graph')}: {scale_value(total, unit)}", None, self.heads,
+                               unit, about))
+
+
+def describe_early(early: int, samples: int) -> list[str]:
+    """The share of samples whose user stack ends early, in a line; none if all are whole, or if one sample has more
+    than one stack."""
+    return [f"{early:,} of {samples:,} samples ({early / samples:.0%}) have a user stack that lacks its outer frames"] \
+        if 0 < early <= samples else []
 
 
 def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads: int = 1, unit: str = "",
