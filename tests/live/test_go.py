@@ -178,6 +178,18 @@ def test_arguments_by_name(called: Path) -> None:
         ".j = 10, .k = 11 }" for i in range(10)]
 
 
+def test_strings_are_shown_as_texts(called: Path) -> None:
+    """Alone, in structs, as keys, and where they are compared."""
+    lines = lines_of(called, """uprobe:PROG:main.text /args.n > 7/ {
+        print(args.s); print((args.n, args.s));
+        if (args.s == "xyxyxyxyxyxyxyxy") { printf("%s|%d\\n", args.s, args.s.len) }
+        if (strcontains(args.s, "xyxyxyxyxyxyxyxyxy")) { @key[args.s] = count(); @last = args.s; print(args) } }""")
+    eight, nine = "xy" * 8, "xy" * 9
+    assert lines[:5] == [eight, f"(8, {eight})", f"{eight}|16", nine, f"(9, {nine})"]
+    assert lines[5].startswith(f"{{ .s = {nine}, .n = 9, .b = {{ .array = 0x") and ".cap = 20 } }" in lines[5]
+    assert sorted(lines[6:]) == [f"@key[{nine}]: 1", f"@last: {nine}"]
+
+
 def test_strings_and_lengths(called: Path) -> None:
     assert lines_of(called, """uprobe:PROG:main.text {
         printf("%s %d %d %d %d\\n", str(args.s), len(args.s), args.n, len(args.b), args.b.cap) }""") == [

@@ -94,7 +94,7 @@ def run_command(part: str, server: Server) -> str:
 
 
 def test_every_command_is_run_below() -> None:
-    parts = ("main.*", "-lv", "net/http.*", "@[str(args.text)", "goroutine %d", "funclatency", "flame --off-cpu")
+    parts = ("main.*", "-lv", "net/http.*", "@[args.text", "goroutine %d", "funclatency", "flame --off-cpu")
     assert [sum(part in command for part in parts) for command in COMMANDS] == [1] * len(parts)
 
 
@@ -114,7 +114,7 @@ def test_functions_of_a_package(server: Server) -> None:
 
 
 def test_arguments(server: Server) -> None:
-    counted = dict(re.findall(r"^@\[(.*)\]: (\d+)$", run_command("@[str(args.text)", server), re.M))
+    counted = dict(re.findall(r"^@\[(.*)\]: (\d+)$", run_command("@[args.text", server), re.M))
     assert counted.keys() == {"/orders, 200", "42, 200"} and min(map(int, counted.values())) >= 4
 
 

@@ -154,6 +154,7 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
     if isinstance(type, NoneType):
         context.error("no-value", "none type passed to print() is not printable", node)
     elif type is not None and not is_context(target, type):
+        node.args[0] = context.with_texts(target)
         keep_number(target, type)
     elif type is not None:
         context.error("bad-argument", f"{convert.type_name(type)} type passed to print() is not printable", node)

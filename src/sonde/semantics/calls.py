@@ -150,7 +150,10 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
             continue
         type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \
             else context.check_value(arg, ARGUMENT)
-        if "text" in kinds and _points_to_text(type):
+        if isinstance(type, Struct) and not {"str", "text"}.isdisjoint(kinds):
+            arg = node.args[at] = context.with_texts(arg)
+            type = arg.type
+        elif "text" in kinds and _points_to_text(type):
             arg = node.args[at] = Call(arg.span, name="str", args=[arg])
             type = context.check_value(arg, ARGUMENT)
         types.append(type)

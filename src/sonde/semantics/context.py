@@ -23,7 +23,7 @@ from ..language.ast import (
 from ..language.diagnostics import MAX_SHOWN, Diagnostics, nearest_names
 from ..layouts.shared_maps import MOST_GROUPS
 from ..source import ERROR, Span
-from ..spec import Attach, Config
+from ..spec import Attach, Config, UserDetail
 from ..types import (
     BPF,
     CTX,
@@ -220,6 +220,17 @@ class CheckContext:
             return None
         return type
 
+    def with_texts(self, node: Expr) -> Expr:
+        """What stands for a checked expression where it is shown, kept or compared: strings of Go are their texts."""
+        detail = self.program.attach.detail
+        if not isinstance(node.type, Struct) or not isinstance(detail, UserDetail) or not detail.go:
+            return node
+        from .go_types import with_texts
+        text = with_texts(node, node.type)
+        if text is not node:
+            self.check_expression(text)
+        return text
+
     def report_no_value(self, name: str, have: Type | None, node: Expr, at: Node, written: str = "") -> None:
         """Report that the value assigned to a variable or map has no type: it is nothing. Nothing is said if it has an
         error of its own."""
@@ -376,7 +387,11 @@ class CheckContext:
         if node.key is None:
             self.check_key_form(state, False, node)
         elif self.check_key_form(state, True, node):
-            self.add_key(state, self.check_value(node.key, "a map key", node), node.key, node)
+            type = self.check_value(node.key, "a map key", node)
+            if isinstance(type, Struct):
+                node.key = self.with_texts(node.key)
+                type = node.key.type
+            self.add_key(state, type, node.key, node)
         return state
 
     def check_key_form(self, state: MapState, keyed: bool, node: Node) -> bool:

@@ -536,9 +536,10 @@ def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
         if isinstance(type, Aggregate):
             context.error("aggregate-value", f"Map type {type} cannot exist inside a tuple.", item)
             return None
-    known = tuple([t for t in types if t is not None])
-    if len(known) != len(types):
+    if None in types:
         return None
+    node.items = [context.with_texts(item) for item in node.items]
+    known = tuple([item.type for item in node.items if item.type is not None])
     elements, depth = _tuple_extent(known)
     if elements > MOST_ELEMENTS or depth > MAX_DEPTH:
         context.error("type-too-large", f"A tuple cannot have more than {MOST_ELEMENTS} values in all, or {MAX_DEPTH} "
@@ -584,9 +585,8 @@ def _if_value(statement: Stmt) -> Expr | None:
     if not isinstance(statement, ast.If):
         return None
     then, other = _branch_value(statement.then), _branch_value(statement.other)
-    if then is None or other is None:
-        return None
-    return ast.Ternary(statement.span, cond=statement.cond, then=then, other=other)
+    return None if then is None or other is None else \
+        ast.Ternary(statement.span, cond=statement.cond, then=then, other=other)
 
 
 def _branch_value(body: list[Stmt]) -> Expr | None:

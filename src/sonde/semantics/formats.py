@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..base import regex_cache
 from ..language.ast import Call, Expr
 from ..spec import FormatPart
-from ..types import Bool, Buf, Enum, Float, Int, NoneType, Pointer, Str, Type
+from ..types import Bool, Buf, Enum, Float, Int, NoneType, Pointer, Str, Struct, Type
 from . import convert
 from .context import ARGUMENT, CheckContext
 from .library_texts import keep_number
@@ -74,8 +74,13 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
         again = parse_format(format.const, False)
         parts = again if not isinstance(again, str) else parts
         conversions = [p for p in parts if p.conversion]
-    types = [_argument_type(context, call, conversions[at] if at < len(conversions) else None, arg)
-             for at, arg in enumerate(args)]
+    types = []
+    for at, arg in enumerate(args):
+        type = _argument_type(context, call, conversions[at] if at < len(conversions) else None, arg)
+        if isinstance(type, Struct):
+            call.args[at + 1] = arg = context.with_texts(arg)
+            type = arg.type
+        types.append(type)
     if len(args) != len(conversions):
         few = len(args) < len(conversions)
         context.error("format-arguments", f"{'not enough' if few else 'too many'} arguments for format string "

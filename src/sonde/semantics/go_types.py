@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..language.ast import Binary, Expr, FieldAccess, IntLiteral, Ternary
+from ..language.ast import Binary, Call, Expr, FieldAccess, IntLiteral, Ternary, TupleExpr
 from ..types import Pointer, Struct, Type
+
+MOST_DEPTH = 8  # of structs within one another
 
 _LENGTHS = {"hchan<": "qcount", "hash<": "count", "map<": "used"}  # of channels; of maps until 1.23, and from then on
 
@@ -20,6 +22,27 @@ def text_arguments(node: Expr) -> list[Expr]:
     size = Binary(node.span, op="+", left=length, right=IntLiteral(node.span, value=1))
     return [FieldAccess(node.span, operand=node, name="str"),
             Ternary(node.span, cond=length, then=size, other=IntLiteral(node.span, value=0))]
+
+
+def with_texts(node: Expr, type: Struct) -> Expr:
+    """Of a string its text, of a struct that has strings a record with their texts, of any other the struct itself."""
+    if is_go_text(type):
+        return Call(node.span, name="str", args=[node])
+    if not _has_texts(type, 0):
+        return node
+    names = type.field_names()
+    return TupleExpr(node.span, items=[FieldAccess(node.span, operand=node, name=name) for name in names], names=names)
+
+
+def _has_texts(type: Type, depth: int) -> bool:
+    """Whether a struct has strings that can be had by the names of its members."""
+    if is_go_text(type):
+        return True
+    if not isinstance(type, Struct) or type.union or depth > MOST_DEPTH:
+        return False
+    named = [field.name for field in type.fields]
+    return "" not in named and len({*named}) == len(named) and any(
+        _has_texts(field.type, depth + 1) for field in type.fields)
 
 
 def length_of(node: Expr, type: Type) -> Expr | None:

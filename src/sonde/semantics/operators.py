@@ -211,6 +211,9 @@ def check_binary(context: CheckContext, node: ast.Binary) -> Type | None:
     left, right = context.check_value(node.left, "an operand"), context.check_value(node.right, "an operand")
     if left is None or right is None:
         return _guess_type(node.op, left or right)
+    if isinstance(left, Struct) or isinstance(right, Struct):
+        node.left, node.right = context.with_texts(node.left), context.with_texts(node.right)
+        left, right = node.left.type or left, node.right.type or right
     return binary_type(context, node, node.op, (node.left, left), (node.right, right))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..language import ast
 from ..source import Span
-from ..types import INT64, Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
+from ..types import INT64, Aggregate, Bool, Int, NoneType, Pointer, Struct, Tuple, Type
 from . import convert
 from .callees import is_written, row_of, settles_branch
 from .context import ARGUMENT, AssignmentSite, CheckContext, MapState, callback_hints
@@ -179,6 +179,9 @@ def _value_for_map(context: CheckContext, node: ast.Assign, state: MapState) -> 
     row = context.functions.get(value.name) if isinstance(value, ast.Call) else None
     if row is None or not row.aggregate:
         type = context.check_value(value, "a map", node)
+        if isinstance(type, Struct):
+            node.value = value = context.with_texts(value)
+            return value.type
         if type is None:
             context.report_no_value(state.name, state.inferred_value, value, node)
         return type
