@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -126,6 +127,33 @@ def test_block_requests_of_what_a_command_starts(tmp_path: Path) -> None:
         pytest.skip("the folder of the test is on no disk")
     done = run_sonde("biosnoop", "--follow", "-f", "json", "-c", f"sh {script}")
     assert done.returncode == 0 and '"dd"' in done.stdout, done.stdout
+
+
+CONNECTIONS = """
+import os, socket
+server = socket.create_server(("127.0.0.1", 0))
+for _ in range(3):
+    if os.fork() == 0:
+        with socket.create_connection(server.getsockname()) as client:
+            client.sendall(bytes(2048))
+        os._exit(0)
+    with server.accept()[0] as accepted:
+        while accepted.recv(4096): pass
+    os.wait()
+"""
+
+
+def test_connections_of_what_a_command_starts(tmp_path: Path) -> None:
+    """Each has a row of the child that connects, and one of the parent."""
+    script = tmp_path / "connect.py"
+    script.write_text(CONNECTIONS)
+    counts = []
+    for follow in ([], ["--follow"]):
+        done = run_sonde("tcplife", *follow, "-f", "json", "-c", f"{sys.executable} -S {script}")
+        rows = [json.loads(line)["data"] for line in done.stdout.splitlines() if line.startswith('{"type": "row"')]
+        assert done.returncode == 0, done.stderr
+        counts.append((len([row for row in rows if row["TX_KB"] == 2]), len(rows), len({row["PID"] for row in rows})))
+    assert counts == [(0, 3, 1), (3, 6, 4)]
 
 
 def test_an_iterator_goes_over_the_tree(parent: int) -> None:
