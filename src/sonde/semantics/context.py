@@ -231,6 +231,12 @@ class CheckContext:
             self.check_expression(text)
         return text
 
+    def check_shown(self, node: Expr, purpose: str, at: Node | None = None) -> tuple[Expr, Type | None]:
+        """Check a value; what stands for it where it is shown, and its type."""
+        type = self.check_value(node, purpose, at)
+        text = self.with_texts(node)
+        return text, type if text is node else text.type
+
     def report_no_value(self, name: str, have: Type | None, node: Expr, at: Node, written: str = "") -> None:
         """Report that the value assigned to a variable or map has no type: it is nothing. Nothing is said if it has an
         error of its own."""
@@ -387,10 +393,7 @@ class CheckContext:
         if node.key is None:
             self.check_key_form(state, False, node)
         elif self.check_key_form(state, True, node):
-            type = self.check_value(node.key, "a map key", node)
-            if isinstance(type, Struct):
-                node.key = self.with_texts(node.key)
-                type = node.key.type
+            node.key, type = self.check_shown(node.key, "a map key", node)
             self.add_key(state, type, node.key, node)
         return state
 

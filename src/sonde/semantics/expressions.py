@@ -531,15 +531,15 @@ def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
 def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
     if not node.items:
         return NOTHING
-    types = [context.check_value(item, "a tuple") for item in node.items]
+    checked = [context.check_shown(item, "a tuple") for item in node.items]
+    node.items, types = [item for item, _ in checked], [type for _, type in checked]
     for item, type in zip(node.items, types):
         if isinstance(type, Aggregate):
             context.error("aggregate-value", f"Map type {type} cannot exist inside a tuple.", item)
             return None
-    if None in types:
+    known = tuple([t for t in types if t is not None])
+    if len(known) != len(types):
         return None
-    node.items = [context.with_texts(item) for item in node.items]
-    known = tuple([item.type for item in node.items if item.type is not None])
     elements, depth = _tuple_extent(known)
     if elements > MOST_ELEMENTS or depth > MAX_DEPTH:
         context.error("type-too-large", f"A tuple cannot have more than {MOST_ELEMENTS} values in all, or {MAX_DEPTH} "
