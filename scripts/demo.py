@@ -81,15 +81,18 @@ tracepoint:syscalls:sys_enter_getppid /pid == $1 || pid == $2/
 
 SONDE = sys.argv[1:] or [sys.executable, "-P", "-m", "sonde"]
 PICTURE = "demo.svg"  # in the current folder
+NEXT = ("sonde syscount -d 3 says which system calls this machine makes; docs/tutorial.md solves a problem in fifteen "
+        "minutes.")
 
 HOT = """
 def boil(n): return sum(i * i for i in range(n))
 def warm(n): return sum(range(n))
 from time import monotonic, process_time
 end = monotonic() + 8
-while process_time() < 2 and monotonic() < end: boil(90_000); warm(90_000)
+while process_time() < 1 and monotonic() < end: boil(90_000); warm(90_000)
 """
-FEWEST = 60  # samples of a picture that shows anything; 99 a second of CPU time, of which HOT takes two
+RATE = 499  # samples a second of CPU time, of which HOT takes one
+FEWEST = 100  # samples of a picture that shows anything
 
 
 def say(text: str) -> None:
@@ -228,8 +231,9 @@ def show_picture() -> bool:
         program = os.path.join(folder, "hot.py")
         with open(program, "w", encoding="utf-8") as file:
             file.write(HOT)
-        done = subprocess.run([*SONDE, "flame", "-q", "-o", PICTURE, "-c", shlex.join([sys.executable, "-S", program])],
-                              capture_output=True, text=True, check=False)
+        command = [*SONDE, "flame", "-q", "-F", str(RATE), "-o", PICTURE, "-c",
+                   shlex.join([sys.executable, "-S", program])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr, end="")
         return False
@@ -238,8 +242,8 @@ def show_picture() -> bool:
     frames = picture.count('class="frame"')
     whole = re.search(r"<title>all: ([\d,]+) sample", picture)
     samples = int(whole[1].replace(",", "")) if whole else 0
-    print(f"{samples} samples in {frames} frames, widest where most samples were. Open it in a browser: click zooms, / "
-          "searches.")
+    print(f"""{samples} samples in {frames} frames, as wide as their share of the time. boil() adds up squares
+and takes most of it, warm() little: each with its file and line. Open it in a browser: click zooms, / searches.""")
     if samples < FEWEST or "boil (hot.py:" not in picture:
         print(f"That is too little, or the program's own function is not among them.\n{done.stderr}", end="")
         return False
@@ -254,6 +258,7 @@ def main() -> int:
     right = [show_sessions(), show_sleeps(), show_flood(), show_picture()]
     say(("All as expected." if all(right) else "Not as expected: see above.")
         + f" The picture: {os.path.abspath(PICTURE)}")
+    print(f"Next: {NEXT}")
     return 0 if all(right) else 1
 
 

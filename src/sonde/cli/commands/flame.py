@@ -28,6 +28,7 @@ USAGE
 
 OPTIONS
   --on-cpu          where the CPUs are, 99 times a second (the default)
+  -F, --frequency HZ  with --on-cpu: so many times a second instead
   --off-cpu         where threads were when they left the CPU, and for how many nanoseconds; of a Go program (-p or -c)
                     where goroutines waited, for what, and how long
   --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
@@ -99,6 +100,7 @@ def main(parsed: Parsed) -> int:
     if parsed.has("follow"):
         requests.hand_over_process(parsed)
     process = requests.process_of(parsed)
+    hertz = _take_frequency(named, script)
     goroutines = _source_of_goroutines(process) if script == "off-cpu.bt" and process is not None \
         and not parsed.has("follow") else None  # a tree is shown by thread
     if goroutines is not None:
@@ -112,6 +114,8 @@ def main(parsed: Parsed) -> int:
     stacks = _readable_stacks(native=bool(named.pop("no-python", "")))
     named.update(dict.fromkeys(stacks if goroutines is None else (), "true"))
     source = goroutines[0] if goroutines is not None else read_script(os.path.join(tools.FOLDER, "flame", script))
+    if hertz != 99:
+        source = type(source)(source.name, source.text.replace("profile:hz:99", f"profile:hz:{hertz}"))
     wanted = requests.options_of(parsed, parsed.words[1:] + parsed.rest)
     if parsed.has("follow") and process is not None:
         wanted.knows_family, wanted.cpid = True, process.pid
@@ -120,6 +124,15 @@ def main(parsed: Parsed) -> int:
     if "output" in options and not parsed.has("quiet"):
         requests.print_to_stderr(f"Wrote {options['output']}")
     return status
+
+
+def _take_frequency(named: dict[str, str], script: str) -> int:
+    """How many samples a second; the option is taken away, because the script does not know it."""
+    from .generated import number_option
+    hertz = number_option(named, "frequency", 99, 20000)
+    if named.pop("frequency", "") and script != "on-cpu.bt":
+        raise UsageError("-F is for time on the CPU", ["every wait is seen: waits are not sampled"])
+    return hertz
 
 
 def _source_of_goroutines(process: Process) -> tuple[Source, int] | None:
