@@ -4,6 +4,7 @@
 #                (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde_tracer-*.whl
+# make docs      the book as a site, in build/site; a link that leads nowhere fails
 # make test      style, types, and every test tier that this machine can run (about 30 minutes on two CPUs, 36 beside
 #                other load; 1.7 GB)
 # make test-fast only tests that need no root and little time: each room alone, without the slow tests
@@ -21,7 +22,7 @@ STAMP := $(VENV)/.stamp
 PYTEST := $(BIN)/python -m pytest
 TIERS := tests
 
-.PHONY: setup demo demo-fleet pyz wheel test lint test-fast test-live test-vm test-vm-all bench clean
+.PHONY: setup demo demo-fleet pyz wheel docs test lint test-fast test-live test-vm test-vm-all bench clean
 
 setup: $(STAMP)
 
@@ -61,6 +62,10 @@ pyz:
 
 wheel: $(STAMP)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "To read it: python3 -m http.server -b 127.0.0.1 -d build/site"
 
 bench: wheel
 	@$(PYTHON) -m venv --clear --without-pip build/bench

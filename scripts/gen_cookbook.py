@@ -2,6 +2,7 @@
 """Run the commands of docs/cookbook/*.md, and write what they print below them.
 
     scripts/gen_cookbook.py [WORD ...]      only entries whose question has one of these words (root)
+    scripts/gen_cookbook.py --empty         only those without an output
 
 The commands trace scripts/shop.py, which is started in a control group of its own: -C shop.service is added to those
 that name no process. An entry's comment says what else is needed:
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,7 +43,7 @@ def start_shop() -> tuple[subprocess.Popen[str], dict[str, str]]:
     shop = subprocess.Popen([sys.executable, str(ROOT / "scripts" / "shop.py")], stdout=subprocess.PIPE, text=True,
                             preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())) and None)
     assert shop.stdout is not None
-    pairs = [shop.stdout.readline().split() for _ in range(5)]
+    pairs = [shop.stdout.readline().split() for _ in range(6)]
     return shop, dict(pairs)
 
 
@@ -68,11 +70,13 @@ def output_of(entry: Entry, numbers: dict[str, str]) -> tuple[str, str]:
         complaints = re.sub(r"Attached .*\n", "", os.pread(said.fileno(), 1 << 16, 0).decode())
     if complaints:
         print(f"{entry.question}: {complaints}", file=sys.stderr)
-    return shown, cut(text, entry)
+    return shown, cut(text.replace(f"{ROOT}/", ""), entry)
 
 
 def ends_itself(command: str) -> bool:
-    return bool(re.search(r" \d+$|exit\(\)| -c |sonde (replay|diff|doctor|-l)", command))
+    if re.search(r"slower \d+$", command):  # that is a threshold
+        return False
+    return bool(re.search(r"(?<!-p) \d+$|exit\(\)| -c |sonde (replay|diff|doctor|-l)", command))
 
 
 def cut(text: str, entry: Entry) -> str:
@@ -86,17 +90,25 @@ def cut(text: str, entry: Entry) -> str:
     return "\n".join([*before, *(lines if len(lines) <= most else [*lines[:most], "..."])]) + "\n"
 
 
+def is_wanted(entry: Entry, words: list[str]) -> bool:
+    if words == ["--empty"]:
+        return not entry.output.strip()
+    return not words or any(word in entry.question for word in words)
+
+
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # not ignored, as in a shell's background
     shop, numbers = start_shop()
     time.sleep(1)
+    wanted = [(path, entry) for path in sorted(FOLDER.glob("[a-z]*.md")) for entry in entries(path)
+              if is_wanted(entry, sys.argv[1:])]
     try:
-        for path in sorted(FOLDER.glob("[a-z]*.md")):
-            for entry in entries(path):
-                if not sys.argv[1:] or any(word in entry.question for word in sys.argv[1:]):
-                    command, text = output_of(entry, numbers)
-                    block = f"```\n# {command}\n{text}```\n"
-                    path.write_text(path.read_text().replace(entry.block, block, 1))
-                    print(f"\n{entry.question}\n{block}", flush=True)
+        with ThreadPoolExecutor(4) as pool:
+            answers = pool.map(lambda each: output_of(each[1], numbers), wanted)
+            for (path, entry), (command, text) in zip(wanted, answers):
+                block = f"```\n# {command}\n{text}```\n"
+                path.write_text(path.read_text().replace(entry.block, block, 1))
+                print(f"{entry.question}\n{block}", flush=True)
     finally:
         shop.terminate()
         shop.wait()

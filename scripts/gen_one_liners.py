@@ -24,12 +24,22 @@ HEAD = """<!-- Written by scripts/gen_one_liners.py from docs/one-liners.toml: e
 
 # One-liners
 
-Questions that you would ask at a prompt. Each has its first form, for older kernels or another tool; the form of today;
-and the output of that. Run them as `sonde -e 'PROGRAM'`, and end them with Ctrl-C.
+Questions that you would ask at a prompt, each with the line that answers it and what that prints. End them with Ctrl-C.
+The [cookbook](cookbook/README.md) explains its answers; [older forms](old-one-liners.md) has the lines in which these
+questions were first asked, for older kernels or another tool.
 
 The outputs are real. They show only `scripts/workload.py`, a process whose calls are known (`-p PID`; without it you
 see the whole machine). {live} Programs on kernel functions need a kernel that can probe them: their
 outputs come from Debian's kernels, and are marked.
+"""
+OLD = ROOT / "docs" / "old-one-liners.md"
+OLD_HEAD = """
+<!-- Written by scripts/gen_one_liners.py from docs/one-liners.toml: edit that. -->
+
+# One-liners in their first form
+
+In which the questions of [one-liners](one-liners.md) were first asked, for the kernels of the time or in another tool.
+Some still run; write today's.
 """
 
 
@@ -58,29 +68,35 @@ def outputs_of(kernel: str) -> dict[str, str]:
 
 
 def section(item: OneLiner, inside: dict[str, str]) -> str:
+    """A question, and the answers of today."""
     parts = [f"## {item['answers']}"]
     if item.get("note"):
         parts.append(item["note"])
-    parts.append(f"First written as\n\n```\n{item['was']}\n```")
     if "list" in item:
         flag = "-l" if "*" in item["list"] else "-lv"
         parts.append(fenced(f"# sonde {flag} '{item['list']}'", listing(item)))
     if "elsewhere" in item:
-        parts.append(f"Today\n\n```\n{item['elsewhere']}\n```")
+        parts.append(f"```\n{item['elsewhere']}\n```")
     if "program" in item:
-        parts.append("Today" + fenced(f"# sonde -e '{item['program']}'", checked(item, item["program"])))
+        parts.append(fenced(f"# sonde -e '{item['program']}'", checked(item, item["program"])))
     if "functions" in item:
         kernel = item.get("kernels", KERNELS)[0]
-        parts.append(f"Today, on kernel functions (Linux {kernel})"
-                     + fenced(f"# sonde -e '{item['functions']}'", inside[item["functions"]]))
+        parts.append(f"On kernel functions (Linux {kernel}):")
+        parts.append(fenced(f"# sonde -e '{item['functions']}'", inside[item["functions"]]))
     return "\n\n".join(parts)
+
+
+def old_forms() -> str:
+    """The page of the lines in which the questions were first asked."""
+    forms = [f"**{item['answers']}**\n\n```\n{item['was']}\n```" for item in one_liners()]
+    return "\n\n".join([OLD_HEAD.strip(), *forms])
 
 
 def fenced(command: str, output: str) -> str:
     lines = output.strip().splitlines()
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"[... {len(lines) - MOST} more lines]"]
-    return "\n\n```\n" + "\n".join([command, *lines]) + "\n```"
+    return "```\n" + "\n".join([command, *lines]) + "\n```"
 
 
 def main() -> None:
@@ -91,6 +107,7 @@ def main() -> None:
     head = HEAD.format(live=f"They were printed on Linux {os.uname().release}.")
     text = "\n\n".join([head.strip(), *[section(item, inside) for item in one_liners()]])
     (ROOT / "docs" / "one-liners.md").write_text(text + "\n")
+    OLD.write_text(old_forms() + "\n")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 
     scripts/shop.py [SECONDS]     until Ctrl-C, or for so long; prints the process number of each
 
+With SHOP_REPORTS=snapshot in the environment, the warehouse's reports take the lock only to copy what they need.
+
     client   looks names up and orders: a connection for each order, one in five to a port where nobody listens
     web      answers: renders a page, asks the warehouse, writes its journal; looks for a file that is missing
     stock    the warehouse: each write reaches the disk (fsync) before it answers, under a lock that its reports hold
     cron     starts short-lived programs, makes and deletes files, sends signals
     meter    sends datagrams; asks for memory that it never gives back
+    news     an event loop with 200 light tasks a second, and one that takes too long
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def web(web: Listener, stock: Listener, folder: str) -> None:
     def answer(order: bytes) -> bytes:
         if os.path.exists(f"{folder}/discounts.conf"):
             return b""
-        page = render(9000)
+        page = render(3000)
         left = ask(stock.getsockname(), order)
         os.write(journal, order)
         return left + page.encode()
@@ -85,8 +88,8 @@ def stock(web: Listener, stock: Listener, folder: str) -> None:
         name_thread("reports")
         while True:
             with lock:
-                time.sleep(0.03)
-            time.sleep(0.2)
+                time.sleep(0.001 if os.environ.get("SHOP_REPORTS") == "snapshot" else 0.1)
+            time.sleep(0.1)
 
     def answer(order: bytes) -> bytes:
         with lock:
@@ -120,12 +123,29 @@ def meter(web: Listener, stock: Listener, folder: str) -> None:
             time.sleep(0.01)
 
 
+def news(web: Listener, stock: Listener, folder: str) -> None:
+    import asyncio
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(0.005)
+
+    async def digest() -> None:
+        while True:
+            render(60_000)
+            await asyncio.sleep(0.5)
+
+    async def run() -> None:
+        await asyncio.gather(tick(), digest())
+    asyncio.run(run())
+
+
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     listeners = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     children: list[int] = []
     with tempfile.TemporaryDirectory(prefix="shop-") as folder:
-        for work in (web, stock, client, cron, meter):
+        for work in (web, stock, client, cron, meter, news):
             child = os.fork()
             if child == 0:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from doc_commands import goes_on
 
 FOLDER = Path(__file__).parents[1] / "docs" / "cookbook"
-_ENTRY = re.compile(r"^## (?P<question>[^\n]+)\n\n(?:<!-- (?P<options>[^>]*?) -->\n\n)?"
+_ENTRY = re.compile(r"^## (?P<question>[^\n]+)\n\n(?:<!-- (?P<options>.*?) -->\n\n)?"
                     r"(?P<block>```\n# (?P<text>.*?)```\n)"
                     r"(?P<rest>.*?)(?=^## |\Z)", re.M | re.S)
 

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "docs/cases/slow-requests.md": "tests/live/test_slow_requests.py",
     "docs/cases/udp-reordering.md": "tests/live/test_udp_reordering.py",
     "docs/one-liners.md": "tests/live/test_one_liners.py",
+    "docs/tutorial.md": "tests/live/test_tutorial.py",
     "docs/go.md": "tests/live/test_go_page.py",
     "docs/errors.md": "tests/unit/project/test_docs.py",
     "docs/language.md": "tests/unit/project/test_docs.py",

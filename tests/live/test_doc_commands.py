@@ -24,7 +24,8 @@ from sonde.tools import tool_listing
 from support import PATIENCE, Tracer, environment, run_sonde, sonde_command
 
 TOOLS = [f"docs/tools/{name}.md" for name in [line.split()[0] for line in tool_listing().splitlines()]]
-COOKBOOK = [page for page in pages() if page.startswith("docs/cookbook/") and shown_commands(page)]
+COOKBOOK = [page for page in pages() if page.startswith("docs/cookbook/") and shown_commands(page)
+            and page != "docs/cookbook/practice.md"]  # whose commands are not attached, or not alone
 PAGES = [page for page in pages() if page not in {*ELSEWHERE, *TOOLS, *COOKBOOK} and shown_commands(page)]
 BEGUN = re.compile(r"^(Attached \d+ probe|Tracing on |Serving |.*http://127\.0\.0\.1:\d+)", re.M)
 ENDS = re.compile(r"sonde (replay|diff|cost|overhead|flame|unit) ")  # by itself

@@ -178,13 +178,13 @@ def test_the_one_liners_are_those_of_their_table() -> None:
     """What they printed is from when scripts/gen_one_liners.py was run last, by root and under QEMU."""
     from one_liners import one_liners
 
-    page = (ROOT / "docs" / "one-liners.md").read_text()
+    page, old = [(ROOT / "docs" / name).read_text() for name in ("one-liners.md", "old-one-liners.md")]
     for item in one_liners():
         section = page.partition(f"\n## {item['answers']}\n")[2].partition("\n## ")[0]
         assert section, item["answers"]
-        for text in [item["was"], *[item[key] for key in ("program", "functions", "elsewhere", "list", "note")
-                                    if key in item]]:
+        for text in [item[key] for key in ("program", "functions", "elsewhere", "list", "note") if key in item]:
             assert text in section, text
+        assert f"**{item['answers']}**\n\n```\n{item['was']}\n" in old
 
 
 def test_the_tools_by_subject_are_all_tools() -> None:
@@ -199,3 +199,13 @@ def test_the_tools_by_subject_are_all_tools() -> None:
 def test_rows_are_as_measured() -> None:
     """The page's table says what bench/figures.json has, and what of it is a goal reached."""
     assert rows.write_section() in (ROOT / "docs" / "performance.md").read_text()
+
+
+CHAPTERS = [(path.name, block) for path in sorted((ROOT / "docs" / "language").glob("*.md"))
+            for block in re.findall(r"^```\n(.*?)^```$", path.read_text(), re.M | re.S)]
+
+
+@pytest.mark.parametrize(("page", "example"), CHAPTERS)
+def test_the_scripts_of_the_chapters(page: str, example: str) -> None:
+    """Each compiles, without a warning."""
+    assert finding(example) == [], page
