@@ -1,13 +1,25 @@
-"""What pyproject.toml cannot say: manual pages and completions are made from the package itself when it is built."""
+"""What pyproject.toml cannot say: manual pages, completions and the index of answers are made from the package itself
+when it is built."""
 
 import os
 import sys
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "scripts"))
 
-from manual import write_files
+from manual import write_answers, write_files
 
-setup(data_files=list(write_files(Path("build/share-files")).items()))
+
+class BuildWithAnswers(build_py):
+    """The modules, and the index that `sonde help QUESTION` reads."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            write_answers(Path(self.build_lib))
+
+
+setup(data_files=list(write_files(Path("build/share-files")).items()), cmdclass={"build_py": BuildWithAnswers})

@@ -20,6 +20,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from manual import write_answers  # noqa: E402
+
 from sonde.base.single_file import SUFFIX, pack_room  # noqa: E402
 
 MOST = 1_200_000  # bytes
@@ -100,6 +102,7 @@ def write_pyz(target: Path) -> int:
         shutil.copytree(ROOT / "src" / "sonde", Path(folder) / "sonde", ignore=shutil.ignore_patterns("__pycache__"))
         for path in Path(folder).rglob("*.py"):
             path.write_text(strip_source(path.read_text()))
+        write_answers(Path(folder))
         pack_rooms(Path(folder))
         (Path(folder) / "__main__.py").write_text(START)
         target.parent.mkdir(parents=True, exist_ok=True)

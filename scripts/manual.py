@@ -152,6 +152,16 @@ def files() -> dict[str, str]:
             "share/fish/vendor_completions.d/sonde.fish": fish(found)}
 
 
+def write_answers(folder: Path) -> None:
+    """The index of answers, into a package that is being built below ``folder``; what makes it is left out there."""
+    from sonde.cli.search.build import collect_entries
+    from sonde.cli.search.index import INDEX, index_text
+    target = folder / Path(INDEX).relative_to(ROOT / "src")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(index_text(collect_entries()))
+    (target.parent / "build.py").unlink(missing_ok=True)
+
+
 def write_files(folder: Path) -> dict[str, list[str]]:
     """Write them below ``folder``; as setuptools' data_files: the folder of each, and its files."""
     placed: dict[str, list[str]] = {}

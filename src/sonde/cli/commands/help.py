@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ...errors import UsageError
-
 if TYPE_CHECKING:
     from ..options import Parsed
 
 PAGE = """\
-help: the help of Sonde, of one of its tools and commands, or of a word of the language
+help: the help of Sonde, of a tool, a command or a word of the language; or the answers to a question
 
 USAGE
-  sonde help [NAME]
+  sonde help [NAME | QUESTION]
 
-  Of a tool or command, the same as `sonde NAME --help`. Else NAME is a function, a builtin, a kind of probe or a
-  configuration variable.
+  Of a tool or command, the same as `sonde NAME --help`. NAME may also be a function, a builtin, a kind of probe or a
+  configuration variable. A QUESTION, in any words, finds what answers it best: tools and commands, recipes of the
+  cookbook, one-liners, words of the language, options and the kernel's tracepoints.
 
 EXAMPLE
   # sonde help tcplife
@@ -25,6 +24,10 @@ EXAMPLE
   hist(n[, bits])
     Histogram by powers of two. (as a map's value only)
     @ = hist(args.ret)
+  # sonde help dns
+  ...
+  gethostlatency: show lookups of host names, with their latency
+      sonde gethostlatency --help
 
 NEEDS
   nothing
@@ -38,23 +41,27 @@ TAKES = set[str]()
 def main(parsed: Parsed) -> int:
     """Print it; the exit status."""
     from ... import tools
-    from ...language.diagnostics import nearest_names
     from ..command_table import COMMANDS, own_words
     from ..options import usage_text
     from . import command_page
     if len(parsed.words) < 2:
         sys.stdout.write(usage_text())
         return 0
+    if len(parsed.words) > 2:
+        return _answer(" ".join(parsed.words[1:]))
     name = own_words(parsed.words[1])[0]
     page = command_page(name) if name in COMMANDS else tools.find_tool(name)
     texts = [tools.tool_help(page)] if page is not None else []
     texts += describe_word(parsed.words[1])
     if not texts:
-        known = [*tools.tool_names(), *COMMANDS, *_language_words()]
-        raise UsageError(f"there is no tool, command or word of the language {name}",
-                         [f"did you mean {c}?" for c in nearest_names(name, known)[:1]]
-                         or ["sonde tools lists the tools, and docs/language.md has the language"])
+        return _answer(parsed.words[1])
     sys.stdout.write("\n".join(texts))
+    return 0
+
+
+def _answer(question: str) -> int:
+    from ..search.answering import answer_question
+    sys.stdout.write(answer_question(question))
     return 0
 
 
@@ -79,11 +86,3 @@ def describe_word(name: str) -> list[str]:
     if variable := VARIABLES.get(name):
         texts.append(f"config = {{ {variable.name} = ... }}\n  {variable.documentation}\n")
     return texts
-
-
-def _language_words() -> list[str]:
-    from ...builtins import BUILTINS
-    from ...functions import FUNCTIONS
-    from ...kinds import kind_names
-    from ...semantics.config import VARIABLES
-    return [*FUNCTIONS, *BUILTINS, *kind_names(), *VARIABLES]

@@ -12,9 +12,9 @@ PAGE = """\
 tools: the tools that come with Sonde, a line for each
 
 USAGE
-  sonde tools [--check]
+  sonde tools [--check] [QUESTION]
 
-  `sonde NAME --help` has a tool's own page.
+  `sonde NAME --help` has a tool's own page. With a question, in any words: the tools that answer it.
 
 OPTIONS
   --check   which of them work on this kernel: the same as sonde doctor
@@ -43,6 +43,10 @@ def main(parsed: Parsed) -> int:
     if parsed.named.pop("check", "") or parsed.has("check"):
         from . import doctor
         return doctor.main(parsed)
+    if question := " ".join(parsed.words[1:]):
+        from ..search.answering import answer_question
+        sys.stdout.write(answer_question(question, tools_only=True))
+        return 0
     from ...tools import tool_listing
     sys.stdout.write(tool_listing())
     return 0
