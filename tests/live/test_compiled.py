@@ -57,6 +57,15 @@ def test_a_second_start_imports_no_compiler(tmp_path: Path) -> None:
     assert DEAR & twice == set()
 
 
+def test_a_second_start_of_a_tool_imports_little(tmp_path: Path) -> None:
+    """It reads the tool's page besides, which is also where its options are checked."""
+    first, second = (start(tmp_path, "exitsnoop", "--dry-run") for _ in range(2))
+    once, twice = (set(done.stderr.splitlines()[-1].split()) for done in (first, second))
+    assert "sonde.compiler.pipeline" in once and "sonde.tools.tool_arguments" in twice
+    assert not [name for name in twice if name.startswith("sonde.compiler.")]
+    assert DEAR & twice == set()
+
+
 def test_warnings_are_said_again(tmp_path: Path) -> None:
     script = "BEGIN { @x = 1; print(@x + 1, 2); exit(); } interval:ms:1 { $u = 5; }"
     runs = [run_sonde("-e", script, env={"XDG_CACHE_HOME": str(tmp_path)}) for _ in range(3)]

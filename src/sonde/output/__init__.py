@@ -44,6 +44,10 @@ class Output(Protocol):
         """Whether the texts of several printf() may come as one."""
 
     @property
+    def takes_rows(self) -> bool:
+        """Whether it is JSON, where a row of a table is an object."""
+
+    @property
     def escape(self) -> Escape | None: ...
     @property
     def escape_lines(self) -> Escape | None: ...
@@ -313,10 +317,11 @@ def _find_element(items: Items, key: ScriptValue) -> ScriptValue:
 
 
 def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output, declared: bool) -> Rows | None:
-    from .json import JsonOutput
-    if not isinstance(out, JsonOutput):
+    if not out.takes_rows:
         return None
+    from .json import JsonOutput
     from .table_rows import Rows
+    assert isinstance(out, JsonOutput)
     return Rows(columns, context, out, declared)
 
 

@@ -146,6 +146,7 @@ class JsonOutput(Streams):
     escape: Callable[[str], str] | None = None
     escape_lines: Callable[[str], str] | None = None
     joins_text = False
+    takes_rows = True
 
     def _write_message(self, kind: str, data: str, more: str = "") -> None:
         self.out.write(encode_text(f'{{"type": "{kind}"{more}, "data": {data}}}\n'))

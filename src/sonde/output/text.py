@@ -162,6 +162,8 @@ class TextOutput(Streams):
     (cat(), ``%#s``) only what steers a terminal is escaped on one. ``quiet`` (-q) silences the attach message.
     """
 
+    takes_rows = False
+
     def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
         super().__init__(out, err, quiet)
         self.escape: Callable[[str], str] | None = line_safe

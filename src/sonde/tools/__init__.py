@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import os
 
+from ..base.fast_stdlib import cache
 from ..base.package_files import list_shipped, read_shipped
 from ..base.record import Record
 from ..errors import UsageError
@@ -208,6 +209,7 @@ def tool_listing() -> str:
     return "".join(f"{tool.name:{width}}  {tool.purpose}\n" for tool in tools)
 
 
+@cache
 def _read_tool(name: str) -> Tool:
     path = os.path.join(FOLDER, name + ".bt")
     return parse_tool(name, path, read_shipped(path).decode())

@@ -4,11 +4,14 @@ users, errors, flags and system calls turned into their numbers."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from ..base.numbers import parse_whole
 from ..errors import UsageError
 from . import Tool, both_ends
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID", "TPID"}
 SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # from 1 up

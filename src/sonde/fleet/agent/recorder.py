@@ -31,6 +31,7 @@ class ColumnRecorder:
     It stands in for an Output; maps that records print are the agent's matter."""
 
     escape: Callable[[str], str] | None = staticmethod(line_safe)
+    takes_rows = False
     escape_lines: Callable[[str], str] | None = None  # what steers terminals is made harmless where the terminal is
 
     def __init__(self, trace: Trace, with_args: bool, columns: Sequence[str] = ()) -> None:
