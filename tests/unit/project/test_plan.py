@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fleet": WAIST | BACK | {"layouts", "language", "semantics", "compiling", "merge", "library", "recording",
                              "exporters"},
     "editor": WAIST | {"layouts", "language", "semantics", "functions", "builtins", "compiling"},
+    "testing": WAIST | {"runtime", "compiling", "library"},
     "tools": {"base", "errors", "kinds", "arch", "language"},
     "cli": FLOOR | FRONT | BACK | {"compiling", "library", "recording", "exporters", "comparing", "fleet", "editor",
                                    "tools"},
@@ -85,6 +86,8 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
               "comparing/runs.py": {"json"}, "comparing/report.py": {"json"},
               "library/flight/asking.py": {"json", "socket"},
               "editor/server.py": {"asyncio", "lsprotocol", "pygls"},
+              "testing/plugin.py": {"pytest"}, "testing/tracer.py": {"json"},
+              "testing/client.py": {"json", "subprocess"},
               "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}
 
 

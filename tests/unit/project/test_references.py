@@ -19,7 +19,7 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 FOLDERS = ("src", "tests", "scripts", "bench", "deploy", "docs")
 
 # Files of examples, which are the reader's own.
-EXAMPLES = {"shop.py", "sorting.py", "stats.py", "t.py", "NAME.py"}
+EXAMPLES = {"shop.py", "sorting.py", "stats.py", "t.py", "test_names.py", "NAME.py"}
 
 SOURCES = sorted(SRC.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
