@@ -36,7 +36,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
     steps = run_steps(tmp_path, environment({"PATH": path}))
     said = (tmp_path / "stderr").read_text()
     assert not [step for step in steps if step.status], said
-    assert "WARNING" not in said and "Lost" not in said, said
+    assert "Lost" not in said, said
     answers = {number: "\n".join(step.output for step in steps if step.number == number) for number in range(1, 10)}
     assert answers[1].strip() == "hello"
     assert "sys_exit_recvfrom" in answers[2] and " ret" in answers[2]
