@@ -30,7 +30,8 @@ sys.stdin.read()
 SCRIPT = """tracepoint:syscalls:sys_enter_getppid /pid == cpid && comm == "<b>callee"/ {
     @calls[comm] = count(); @sizes[pid] = lhist(7, 0, 10, 1); }
 interval:ms:200 { @ticks++; printf("tick <i>%d</i>\\n", @ticks); @level["a"] = 5; @level["b"] = 9;
-    @wait_ns["<img src=x>"] = max(1265077774); @gain_ns = hist(@ticks * 100000); }"""
+    @wait_ns["<img src=x>"] = max(1265077774);
+    @large = max(18446744073709551615); @gain_ns = hist(@ticks * 100000); }"""
 
 
 class Served(Tracer):
@@ -125,11 +126,14 @@ def _numbers_are_scaled_and_drawn(browser: Browser) -> None:
                      ".map(line => line.getAttribute('class'))).size == 2")
     ticks = "Array.from(document.querySelectorAll('[data-table=\"@wait_ns\"] .plot text')).map(t => t.textContent)"
     assert {"0", "1 s"} <= {*browser.wait_for(ticks)}
+    large = ticks.replace("@wait_ns", "@large")
+    assert {"0", "1e+19"} <= {*browser.wait_for(large)}, "axes have short numbers"
     coloured = ("(c => { const d = c.getContext('2d').getImageData(80, 0, c.width - 90, c.height - 26).data; "
                 "return d.some(v => v > 0); })(document.querySelector('[data-table=\"@gain_ns\"] canvas'))")
     browser.wait_for("!document.querySelector('[data-table=\"@gain_ns\"] canvas').parentNode.hidden")
     browser.wait_for(coloured)
-    browser.hover('[data-table="@level"] svg.plot, [data-table="@level"] .plot')
+    browser.eval("document.querySelector('[data-table=\"@level\"] .plot').focus()")
+    browser.key("ArrowLeft")
     browser.wait_for("document.querySelector('[data-table=\"@level\"] .tip').innerText.includes('[b]  9')")
 
 

@@ -25,6 +25,13 @@ var charts = (function () {
     for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) { found.push(at); }
     return found;
   }
+  // What stands at an axis: large numbers without a unit are short too (1.2M, 1e+19).
+  function axisText(value, unit) {
+    const rate = /\/s$/.test(unit) ? "/s" : "", size = Math.abs(value);
+    if (!value) { return "0"; }
+    if (unit !== rate || size < 1e6) { return scaled(+value.toPrecision(6), unit); }
+    return (size < 1e15 ? value.toLocaleString("en-US", { notation: "compact", maximumFractionDigits: 2 }) : value.toExponential()) + rate;
+  }
   function timeTicks(from, to, width) {
     const step = STEPS.find((each) => (to - from) / each <= Math.max(2, width / 90)) || 86400, found = [];
     for (let at = Math.ceil(from / step) * step; at <= to; at += step) { found.push(at); }
@@ -39,7 +46,7 @@ var charts = (function () {
     ticks(low, high, unit).forEach((value) => {
       const y = box.y(value);
       svg.append(made("line", { "class": "grid", x1: LEFT, x2: box.width - RIGHT, y1: y, y2: y }),
-                 made("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, value ? scaled(+value.toPrecision(6), unit) : "0"));
+                 made("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, axisText(value, unit)));
     });
     timeTicks(span[0], span[1], box.width - LEFT).forEach((time) => {
       const x = box.x(time);
@@ -108,7 +115,7 @@ var charts = (function () {
     });
     context.fillStyle = ink; context.font = "11px " + getComputedStyle(document.body).getPropertyValue("--mono"); context.textAlign = "right";
     const every = Math.ceil(13 / row);
-    ranges.forEach((r, i) => { if (i % every === 0) { context.fillText(bound(r[0], unit), LEFT - 6, (ranges.length - i) * row + 1); } });
+    ranges.forEach((r, i) => { if (i % every === 0) { context.fillText(r[0] === null ? "..." : axisText(Number(r[0]), unit), LEFT - 6, (ranges.length - i) * row + 1); } });
     context.textAlign = "center";
     timeTicks(span[0], span[1], width - LEFT).forEach((t) => context.fillText(clock(t), Math.min(x(t), width - 20), height - 5));
     return { most: most, rows: ranges.length, under: (left, top) => {

@@ -154,7 +154,8 @@
     v.charts.hidden = !series.length || moments.length < 2;
     if (v.charts.hidden) { return; }
     const unit = v.shown.drawn, near = v.cursor === null ? null : moments[nearest(moments, v.cursor)];
-    v.caption.textContent = (/\/s$/.test(unit) ? "gain per second" : "value") +
+    const counted = v.shown.columns.includes("count") ? "values that came" : "";
+    v.caption.textContent = (/\/s$/.test(unit) ? (counted || "gain") + " per second" : counted || "value") +
       (series.length < v.shown.total ? " of " + series.length + " of " + v.shown.total + " rows" : "") + ", over time";
     v.scale = charts.lines(v.plot, moments, series, span(), unit, near && near[0]);
     v.plot.setAttribute("aria-label", v.shown.name + ", " + v.caption.textContent + ": " + series.map((s) => s.name).join(", "));
