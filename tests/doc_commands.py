@@ -17,6 +17,7 @@ ELSEWHERE = {
     "docs/one-liners.md": "tests/live/test_one_liners.py",
     "docs/tutorial.md": "tests/live/test_tutorial.py",
     "docs/go.md": "tests/live/test_go_page.py",
+    "docs/python-tasks.md": "tests/live/test_python_tasks_page.py",
     "docs/errors.md": "tests/unit/project/test_docs.py",
     "docs/language.md": "tests/unit/project/test_docs.py",
     **{f"docs/tools/{name}.md": "tests/live/test_tools_runtimes.py"  # need runtimes with probes, which it makes

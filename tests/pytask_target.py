@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-BASE = 1 << 20
+BASE = 3 << 29  # beyond what pystack_target.py closes, which is looked for in all processes
 numbers = itertools.count(BASE)  # next() is one step, whatever thread asks
 noted = []
 
@@ -135,7 +135,7 @@ def run(rounds):
 
 
 def main():
-    time.sleep(float(os.environ.get("PYTASK_DELAY", "0.5")))  # a process is known a moment after it began
+    time.sleep(1)  # a process is known a moment after it began
     rounds = int(sys.argv[2])
     others = [threading.Thread(target=functools.partial(run, rounds)) for _ in range(3)]
     for thread in others:
