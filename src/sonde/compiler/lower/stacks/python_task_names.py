@@ -68,7 +68,7 @@ def _type_function(lo: Lower, function: BpfFunction) -> None:
     b.start(some)
     name = walk.read_word(b.alu("add", type, py.TYPE_NAME), bad)
     b.zero(walk.work, READ, 16)
-    walk.read(READ, len(_TYPE_NAME), name, good, base)
+    walk.read(READ, len(_TYPE_NAME), name, good, bad)
     b.start(good)
     expected = _TYPE_NAME.ljust(16, b"\0")
     b.branch("jeq", b.load(walk.work, READ), int.from_bytes(expected[:8], "little", signed=True), first, base)
@@ -77,7 +77,7 @@ def _type_function(lo: Lower, function: BpfFunction) -> None:
     b.start(match)
     walk.put("value", 1)
     b.jump(end)
-    b.start(base)  # a short name may end where no memory follows
+    b.start(base)
     walk.put("candidate", walk.read_word(b.alu("add", type, py.TYPE_BASE), bad))
     b.exit(0)
     b.start(bad)
