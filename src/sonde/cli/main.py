@@ -148,6 +148,10 @@ def _explain_rejection(error: VerifierError, verbose: bool) -> None:
 def _dispatch_command(parsed: Parsed) -> int:
     notices.tell = print_to_stderr
     words = parsed.words
+    if not parsed.given and sys.stdout.isatty():
+        from .first_words import FIRST_WORDS
+        sys.stdout.write(FIRST_WORDS)
+        return 0
     if parsed.command == "record" and (words or parsed.has("e")):
         ask_for_recording(parsed)
     if parsed.has("heatmap") and parsed.options.setdefault("format", "heatmap") != "heatmap":

@@ -1,3 +1,3 @@
-"""Answers to questions: ``sonde help slow disk``, ``sonde tools latency``. What can be an answer is an :class:`Entry`:
-tools and commands, questions of the cookbook, one-liners, words of the language, options, the kernel's tracepoints.
+"""Answers to questions: ``sonde help slow disk``, ``sonde tools latency``. An answer is a tool, a command, a recipe of
+the cookbook, a one-liner, a word of the language, an option or one of the kernel's tracepoints.
 """
