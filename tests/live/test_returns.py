@@ -182,6 +182,21 @@ def test_they_are_not_listed(tmp_path: Path) -> None:
     assert re.search(r"NOTE: \d+ functions are probed at the return instructions", listed.stderr)
 
 
+PARTS = """
+void part(void) __asm__("work.cold");
+void part(void) { }
+int work(int x) { return x; }
+int main(void) { part(); return work(0); }
+"""
+
+
+@pytest.mark.parametrize("kind", ["uprobe", "uretprobe"])
+def test_parts_of_functions_are_listed_where_they_are_written(kind: str, tmp_path: Path) -> None:
+    program = compile_c(PARTS, tmp_path, "prog")
+    assert run_sonde("-l", f"{kind}:{program}:work*").stdout.splitlines() == [f"{kind}:{program}:work"]
+    assert run_sonde("-l", f"{kind}:{program}:work.c*").stdout.splitlines() == [f"{kind}:{program}:work.cold"]
+
+
 def test_which_way_is_said(tmp_path: Path) -> None:
     program = build_cpp(tmp_path)
     plain = compile_c(C, tmp_path, "plain")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from ...base.record import Record
-from ...base.wildcards import pattern_matcher
+from ...base.wildcards import COLD, pattern_matcher
 from ...btf import codec, ctext
 from ...btf.query import Btf
 from ...kinds import KINDS as ALL_KINDS
@@ -96,12 +96,13 @@ def _list_matching_probes(world: LiveWorld, kind: ListedKind, search: str, targe
     match = pattern_matcher(search)
     pattern = kind.kernel_functions and "*" in search.rpartition(":")[2]
     forbidden = world.forbidden_functions() if pattern else ()
+    whole = ALL_KINDS[kind.name].user and COLD not in search.rpartition(":")[2]  # see function_matcher()
     for name in kind.candidates(world, target, pid):
         line = f"{kind.name}:{name}"
         if not match(line) or "\n" in line:  # a symbol's name may contain anything, but must not look like two lines
             continue
         function = name.rpartition(":")[2]
-        if pattern and (function in forbidden or uapi.is_left_out(function)):
+        if pattern and (function in forbidden or uapi.is_left_out(function)) or whole and COLD in function:
             continue
         yield line
         if verbose and kind.details:
