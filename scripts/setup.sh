@@ -50,6 +50,7 @@ have objcopy || install_packages binutils || true
 
 # Network namespaces for the tools' tests; second opinions for some others, which say so where there are none.
 have ip && have tc || install_packages iproute2 || true
+have nft || install_packages nftables || true
 have iw || install_packages iw || true
 have readelf || install_packages binutils || true
 have bpftool || install_packages bpftool || true

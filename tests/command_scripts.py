@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.cli.commands import argdist, tcpsubnet, trace, ucalls, uflow, ugc, uobjnew, ustat, uthreads
+from sonde.cli.commands import argdist, packets, tcpsubnet, trace, ucalls, uflow, ugc, uobjnew, ustat, uthreads
 from sonde.cli.commands.runtimes import LANGUAGES, Runtime
 
 
@@ -35,4 +35,6 @@ def command_scripts() -> dict[str, str]:
         "uthreads": uthreads.script(RUNTIMES, True), "ucalls": ucalls.script({}, RUNTIMES, []),
         "ucalls -LS": ucalls.script({"latency": "true", "syscalls": "true"}, RUNTIMES, []),
         "uobjnew": uobjnew.script({}, RUNTIMES, []),
+        "packets": packets.build_script({"stack": "true"}, []),
+        "packets -S": packets.build_script({"summary": "true"}, []),
     }

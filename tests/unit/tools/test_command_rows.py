@@ -17,7 +17,7 @@ from sonde.semantics.script_options import Options
 from sonde.source import Source
 
 REMARKS = ("Tracing", "Counting", "%s. Ctrl-C", "\n", "%lld call%s did not return\n")
-OF_MAPS = ("ucalls", "uobjnew", "argdist", "tcpsubnet")  # print maps, which have types
+OF_MAPS = ("ucalls", "uobjnew", "argdist", "tcpsubnet", "packets -S")  # print maps, which have types
 
 
 @pytest.mark.parametrize("name", command_scripts())

@@ -249,9 +249,13 @@ class _PacketWriter:
         self._put("protocol", self.protocol)
         self._tell_read(layout.NETWORK)
         b.set(self.next, b.alu("add", self.at, 40))
-        for _ in range(MOST_HEADERS):
-            self._pass_extension(transport)
-        b.jump(self.done)
+        rounds, head = b.function.reg("rounds"), b.block("extension")
+        b.set(rounds, 0)
+        b.jump(head)
+        b.start(head)
+        self._pass_extension(transport)
+        b.set(rounds, b.alu("add", rounds, 1))
+        b.branch("jlt", rounds, MOST_HEADERS, head, self.done)
 
     def _pass_extension(self, transport: BasicBlock) -> None:
         """Go past a header of options; to ``transport`` if there is none."""
