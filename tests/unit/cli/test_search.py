@@ -29,7 +29,7 @@ def entries() -> list[Entry]:
 def names_of(entry: Entry) -> set[str]:
     """By what an answer may be expected: its name, and of a question what its command runs."""
     words = set(re.split(r"[ ,(\[:]+", entry.name))
-    return words | set(entry.action.split()) if entry.kind == QUESTION else words
+    return words | set(re.findall(r"[-\w]+", entry.action)) if entry.kind == QUESTION else words
 
 
 @pytest.mark.parametrize(("question", "expected"), JOBS)

@@ -20,6 +20,7 @@ _SYNONYM = 0.55  # of a term
 _KINDS = {QUESTION: 1.25, TOOL: 1.15, COMMAND: 1.0, ONE_LINER: 0.85, FUNCTION: 0.8, OPTION: 0.75, VARIABLE: 0.6,
           TRACEPOINT: 0.45}
 _EXACT = 4.0  # of a tracepoint's score, where the question is a part of its name with an underscore
+_WHOLE = 2.0  # of a recipe's score, where just this was asked
 _LEAST_SHARE = 0.4  # of the best one's score: what has less is no answer
 
 
@@ -41,6 +42,7 @@ class _Document:
         self.function = self.name.split("(")[0] if entry.kind == FUNCTION else ""
         self.worth: dict[str, float] = {}
         heads = terms_of(entry.head)
+        self.whole = set(heads) if entry.kind == QUESTION else set[str]()
         plain = re.split(r"[(\[:]", entry.name)[0] if entry.kind in (FUNCTION, PROBE) else entry.name
         if entry.kind == OPTION:
             plain = entry.name.split(",")[-1].split()[0].lstrip("-")
@@ -104,6 +106,8 @@ def _score(document: _Document, query: Question, holders: dict[str, int], total:
         score += best
         matched += share
     coverage = matched / max(1, len(query.terms))
+    if document.whole and document.whole == {ways[0][0] for ways in query.terms}:
+        coverage *= _WHOLE
     if document.entry.kind == TRACEPOINT and "_" in query.text and query.text in document.name:
         coverage *= _EXACT
     return score * coverage * _KINDS.get(document.entry.kind, 0.7)
