@@ -194,7 +194,7 @@ int main(void) { part(); return work(0); }
 def test_parts_of_functions_are_listed_where_they_are_written(kind: str, tmp_path: Path) -> None:
     program = compile_c(PARTS, tmp_path, "prog")
     assert run_sonde("-l", f"{kind}:{program}:work*").stdout.splitlines() == [f"{kind}:{program}:work"]
-    assert run_sonde("-l", f"{kind}:{program}:work.c*").stdout.splitlines() == [f"{kind}:{program}:work.cold"]
+    assert run_sonde("-l", f"{kind}:{program}:work.cold*").stdout.splitlines() == [f"{kind}:{program}:work.cold"]
 
 
 def test_which_way_is_said(tmp_path: Path) -> None:
