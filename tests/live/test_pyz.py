@@ -36,7 +36,8 @@ def test_each_module_keeps_its_lines(pyz: Path) -> None:
     """What is left out leaves Python behind, and whatever a traceback names stands where it says."""
     archive = SingleFile(str(pyz))
     names = [name for name in archive.list_paths() if name.endswith(".py") and name != "__main__.py"]
-    assert sorted(ROOT / "src" / name for name in names) == sorted((ROOT / "src").rglob("*.py"))
+    assert sorted(ROOT / "src" / name for name in names) == sorted(
+        path for path in (ROOT / "src").rglob("*.py") if not path.match("cli/search/build.py"))  # only makes the index
     for name in names:
         whole, stripped = (ROOT / "src" / name).read_text(), archive.get_data(name).decode()
         assert whole.count("\n") == stripped.count("\n"), name

@@ -176,7 +176,7 @@ TEXT = [
     Case("begin { @x = 1; print(@x); clear(@x); print(@x); @y[1] = 1; clear(@y); print(@y); } end { print(2); }",
          "@x: 1\n@x: 0\n2"),
     Case('begin { printf("%s %s %s %s|%p %p|%5s\\n", 5, (1, "a"), (int8 *)16, (uint8[2])(uint16)258, true, 0, -1); }',
-         "5 (1, a) 0x10 [2,1]|0x1 0|   -1"),
+         "5 (1, a) 0x10 [2,1]|0x1 0|   -1", r"%s prints the address \(int8 \*\)16, not the text there"),
     Case("begin { $a = (int64)-5; $b = (uint64)7; print(($a < $b, $b > -1, $a & $b, $b * -1, $b + $a, $a | 1));"
          " $u = (uint64)5; $u += -10; print($u); @n = $a; @u = $b; @r[@n * @u] = 1; print(~(uint16)5); print(~5); }",
          "(true, true, 3, -7, 2, -5)\n-5\n65530\n18446744073709551610\n@n: -5\n@r[-35]: 1\n@u: 7",

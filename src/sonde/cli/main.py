@@ -67,6 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_error(f"{where}{error.strerror or error}", [])
         return 1
     except Exception as error:  # a mistake of Sonde's own: said in a line, in full with -v
+        if isinstance(error, ImportError) and os.strerror(EMFILE) in str(error):  # a module of Python's
+            _print_error(os.strerror(EMFILE), [])
+            return 1
         if parsed is not None and parsed.has("verbose"):
             raise
         print_to_stderr(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
