@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if tier in ("live", "vm", "fuzz"):
             item.add_marker(getattr(pytest.mark, tier))
         if tier == "live" and not item.get_closest_marker("exact"):
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
+            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
