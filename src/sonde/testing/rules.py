@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..base import regex_cache
 from ..base.quantities import NANOSECONDS
 from ..base.record import Record
 from ..errors import UsageError
@@ -124,7 +125,15 @@ def write_script(rules: Sequence[Rules], has_call: Mapping[str, bool], stacks: b
                      .replace("WHO", who).replace("STACK", stack))
     if bits & STALL:
         parts.append(_stall_probes(min(each.stall for each in rules if each.stall), has_call, stack))
+    parts.append(_end_of_threads(parts))
     return "\n".join(parts)
+
+
+def _end_of_threads(parts: Sequence[str]) -> str:
+    """The end of a thread, which may be killed within a call: what is kept by its number ends with it."""
+    names = sorted({name for part in parts for name in regex_cache.compile(r"(@\w+)\[tid\] = ").findall(part)})
+    deletes = " ".join([f"if (has_key({name}, tid)) {{ delete({name}, tid); }}" for name in names])
+    return f"tracepoint:sched:sched_process_exit {{ {deletes} }}" if names else ""
 
 
 _OPENING = (("openat", "filename"), ("open", "filename"), ("openat2", "filename"), ("creat", "pathname"))
