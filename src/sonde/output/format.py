@@ -15,7 +15,6 @@ numbers, and a precision is ignored (but ``%.0s`` prints nothing: for what an op
 from __future__ import annotations
 
 import sys
-from itertools import repeat
 from struct import Struct as Layout
 
 from ..base.fast_stdlib import TypeVar
@@ -86,11 +85,12 @@ def compile_format_of_many(parts: Sequence[FormatPart], fields: Sequence[EventFi
     fast = _read_format(parts, fields, context, None, on_cut).build_function_of_many()
     if escapes is None or not fields:
         return fast
-    own, slow = _count_harmful(parts), _read_format(parts, fields, context, escapes).build_function_of_many()
+    own, slow = _count_harmful(parts), _read_format(parts, fields, context, escapes).build_function()
 
     def site(buffer: bytes, offsets: Sequence[int]) -> bytes:
         text = fast(buffer, offsets)
-        return text if len(text.translate(None, _HARMLESS)) == own * len(offsets) else slow(buffer, offsets)
+        return text if len(text.translate(None, _HARMLESS)) == own * len(offsets) else \
+            b"".join([slow(buffer, offset) for offset in offsets])
     return site
 
 
@@ -101,8 +101,8 @@ def _count_harmful(parts: Sequence[FormatPart]) -> int:
 
 
 def _read_format(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
-                 escapes: Escapes | None, on_cut: OnCut | None = None) -> _Site:
-    site, left = _Site(context, on_cut), enumerate(fields)
+                 escapes: Escapes | None, on_cut: OnCut | None = None) -> Site:
+    site, left = Site(context, on_cut), enumerate(fields)
     for part in parts:
         if part.conversion:
             number, field = next(left)
@@ -111,20 +111,33 @@ def _read_format(parts: Sequence[FormatPart], fields: Sequence[EventField], cont
                 site.escape = None if number in escapes.own else escapes.lines if whole else escapes.line
             site.add_conversion(part, field)
         else:
-            site.template += part.literal.encode("utf-8", "surrogateescape").replace(b"%", b"%%")
+            site.texts[-1] += part.literal.encode("utf-8", "surrogateescape").replace(b"%", b"%%")
     return site
 
 
-class _Site:
-    """A site while its function is being generated."""
+class Slot(Record):
+    """Bytes of a record that are unpacked at once, by a code of ``struct``, into a variable."""
+
+    offset: int
+    size: int
+    code: str
+    variable: str
+
+
+class Site:
+    """A site while its function is being generated: ``texts`` stand between its ``conversions``, whose ``arguments``
+    are expressions of the slots' variables, or of (b, o), a record's buffer and offset."""
 
     def __init__(self, context: DecodingContext, on_cut: OnCut | None) -> None:
         self.context = context
         self.on_cut = on_cut
         self.escape: Escape | None = None  # for the conversion at hand
-        self.template = b""
+        self.texts = [b""]
+        self.conversions: list[bytes] = []
         self.arguments: list[str] = []
-        self.slots: list[tuple[int, int, str, str]] = []  # offset, size, struct code, variable: unpacked at once
+        self.slots: list[Slot] = []
+        self.checked: set[int] = set()  # arguments of two slots that are the first one where the second is 0
+        self._ends: list[int] = []  # how many slots there are up to each argument
         self.names: dict[str, object] = {"Z": b"\0"}
 
     def add_conversion(self, part: FormatPart, field: EventField) -> None:
@@ -149,7 +162,7 @@ class _Site:
 
     def build_function(self) -> Format:
         if not self.arguments:
-            text = self.template % ()
+            text = self.texts[0] % ()
             return lambda buffer, offset: text
         variables = self._unpack_slots()
         function: Format = self._define(["def site(b, o):", *([f"    {variables} = U(b, o)"] if variables else []),
@@ -157,33 +170,29 @@ class _Site:
         return function
 
     def build_function_of_many(self) -> FormatMany:
-        """``b"".join([b"%d" % (a0,) for a0, in map(U, repeat(b), offsets)])``"""
         if not self.arguments:
-            text = self.template % ()
+            text = self.texts[0] % ()
             return lambda buffer, offsets: text * len(offsets)
-        variables, self.names["repeat"] = self._unpack_slots(), repeat
-        if not variables:
-            each = "for o in offsets"
-        elif any("(b, o" in argument for argument in self.arguments):
-            each = f"for o, ({variables}) in zip(offsets, map(U, repeat(b), offsets))"
-        else:
-            each = f"for {variables} in map(U, repeat(b), offsets)"
-        function: FormatMany = self._define(["def site(b, offsets):",
-                                             f"    return b''.join([{self._expression()} {each}])"])
-        return function
+        from .blocks import BlockFormat
+        return BlockFormat(self)
+
+    def slots_of(self, argument: int) -> list[Slot]:
+        """The slots of an argument, by its number."""
+        return self.slots[self._ends[argument - 1] if argument else 0:self._ends[argument]]
 
     def _unpack_slots(self) -> str:
         """The variables that ``U`` unpacks at once; "" for none."""
         codes, end, variables = "=", 0, ""
-        for offset, size, code, variable in sorted(self.slots):
-            codes += f"{offset - end}x{code}"
-            end = offset + size
-            variables += f"{variable}, "
+        for slot in sorted(self.slots, key=lambda slot: slot.offset):
+            codes += f"{slot.offset - end}x{slot.code}"
+            end = slot.offset + slot.size
+            variables += f"{slot.variable}, "
         self.names["U"] = Layout(codes).unpack_from
         return variables
 
     def _expression(self) -> str:
-        return f"{self.template!r} % ({', '.join(self.arguments)},)"
+        template = self.texts[0] + b"".join([one + text for one, text in zip(self.conversions, self.texts[1:])])
+        return f"{template!r} % ({', '.join(self.arguments)},)"
 
     def _define(self, lines: list[str]) -> Any:
         exec(compile("\n".join(lines), "<printf>", "exec"), self.names)
@@ -191,7 +200,7 @@ class _Site:
 
     def _add_slot(self, offset: int, size: int, code: str) -> str:
         variable = f"a{len(self.slots)}"
-        self.slots.append((offset, size, code, variable))
+        self.slots.append(Slot(offset, size, code, variable))
         return variable
 
     def _bind_object(self, value: object) -> str:
@@ -201,8 +210,10 @@ class _Site:
         return name
 
     def _add_argument(self, conversion: str, argument: str) -> None:
-        self.template += b"%" + conversion.encode()
+        self.conversions.append(b"%" + conversion.encode())
+        self.texts.append(b"")
         self.arguments.append(argument)
+        self._ends.append(len(self.slots))
 
     def _add_text(self, part: FormatPart, argument: str) -> None:
         """A conversion whose argument is an expression for bytes."""
@@ -220,14 +231,16 @@ class _Site:
         signed = conversion in "di"
         bits = 64 if conversion == "p" else _WIDTHS.get(part.length, 64)
         value = self._field_expression(field, bits, signed)
+        checks = False
         if self.on_cut is not None and bits == 32 and field.type.size == 8 and isinstance(field.type, Int | Pointer):
             upper = self._add_slot(field.offset + (4 if sys.byteorder == "little" else 0), 4, "i")
             take_lower = self._bind_object(lower_half(part, field.type, self.on_cut))
-            value = f"({take_lower}({value}, {upper}) if {upper} else {value})"
+            value, checks = f"({take_lower}({value}, {upper}) if {upper} else {value})", True
         flags, width = _split_spec(part.spec)
         if conversion == "p" or "#" in flags or "0" in flags and (signed or "-" in flags):  # unlike Python's own
             self._add_text(part, f"{self._bind_object(_digits_renderer(flags, conversion))}({value})")
         else:
+            self.checked |= {len(self.arguments)} if checks else set()
             spec = flags.replace(" ", "") if signed else flags.replace(" ", "").replace("+", "")
             self._add_argument(spec + width + {"i": "d", "u": "d"}.get(conversion, conversion), value)
 

@@ -4,6 +4,7 @@ widths are those of C++'s streams)."""
 from __future__ import annotations
 
 import struct
+from random import Random
 from typing import Any
 
 import pytest
@@ -173,3 +174,25 @@ def test_many_records_come_in_the_order_of_their_offsets() -> None:
         one, many = (make(parts(text), fields, Names()) for make in (compile_format, compile_format_of_many))
         for offsets in ([4, 0, 36, 8], range(0, 40, 4), []):
             assert many(data, offsets) == b"".join([one(data, at) for at in offsets])
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_many_records_have_the_texts_of_each(same: bool) -> None:
+    """Fields of all widths, texts and numbers that are checked, which all records have alike or not."""
+    format = "%d %s|%hhd%hx %-4u %llu %x %5s %c %lld\n"
+    fields = [EventField(type, at) for type, at in (
+        (I32, 0), (t.Str(16), 4), (I8, 20), (t.UINT16, 22), (U32, 24), (U64, 32), (U64, 40), (t.BOOL, 48), (U8, 49),
+        (I64, 56))]
+    random = Random(40)
+    record = [random.randbytes(64) for _ in range(1 if same else 50)]
+    texts = [bytes(random.choices(range(1, 256), k=random.randrange(16))) for _ in record]
+    low = [each[:44] + bytes(4) + each[48:] for each in record]
+    for records in (record, low):
+        whole = [one[:4] + text.ljust(16, b"\0") + one[20:48] + b"\1" + one[49:] for one, text in zip(records, texts)]
+        data = bytes(8) + b"".join(whole * (50 // len(whole)))
+        for offsets in (range(8, len(data), 64), range(8, len(data), 192), [*range(len(data) - 64, 0, -64)]):
+            told: list[list[int]] = [[], []]
+            one, many = (make(parts(format), fields, Names(), None, lambda part, value, said=said: said.append(value))
+                         for make, said in zip((compile_format, compile_format_of_many), told))
+            assert many(data, offsets) == b"".join([one(data, at) for at in offsets])
+            assert set(told[0]) == set(told[1])
