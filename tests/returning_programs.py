@@ -1,6 +1,6 @@
-"""Programs whose calls end in every way that there is, ten kinds of calls in each. A program is run with the number of
-a kind; it counts the calls of leaf(), middle() and work() and their returns, adds up arguments and results, and prints
-a line for each: ``leaf CALLS ARGUMENTS RETURNS RESULTS``."""
+"""Programs whose calls end in every way that there is, ten kinds of calls in each. A program is run with the numbers of
+kinds (``0123456789``); it counts the calls of leaf(), middle() and work() and their returns, adds up arguments and
+results, and prints a line for each: ``leaf CALLS ARGUMENTS RETURNS RESULTS``."""
 
 from __future__ import annotations
 
@@ -109,11 +109,8 @@ extern "C" NOIPA int work(int x)
     }
 }
 static void *in_thread(void *x) { return (void *)(long)work((int)(long)x); }
-int main(int, char **argv)
+static void run()
 {
-    kind = atoi(argv[1]);
-    getchar();
-    std::vector<pthread_t> threads;
     for (int x = 1; x <= 300; x++) {
         if (kind == 6 || kind == 7) {
             pthread_t thread;
@@ -128,6 +125,14 @@ int main(int, char **argv)
         } else {
             try { work(x); } catch (int) { }
         }
+    }
+}
+int main(int, char **argv)
+{
+    getchar();
+    for (const char *at = argv[1]; *at; at++) {
+        kind = *at - '0';
+        run();
     }
     printf("%ld\n", Guard::guarded);
     show();
@@ -171,13 +176,8 @@ NOIPA int work(int x)
 }
 static void handle(int signal) { if (signal == SIGUSR2) siglongjmp(there, 1); middle(1); }
 static void *in_thread(void *x) { return (void *)(long)work((int)(long)x); }
-int main(int argc, char **argv)
+static void run(void)
 {
-    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_NODEFER};
-    kind = atoi(argv[1]);
-    sigaction(SIGUSR1, &action, NULL);
-    sigaction(SIGUSR2, &action, NULL);
-    getchar();
     for (int x = 1; x <= 300; x++) {
         if (kind == 3 || kind == 4) {
             pthread_t thread;
@@ -185,8 +185,19 @@ int main(int argc, char **argv)
             if (kind == 4 && x % 3 == 0) { usleep(200); pthread_cancel(thread); }
             pthread_join(thread, NULL);
         } else {
-            work(x);
+            work(kind == 7 ? x / 3 : x);
         }
+    }
+}
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_NODEFER};
+    sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGUSR2, &action, NULL);
+    getchar();
+    for (const char *at = argv[1]; *at; at++) {
+        kind = *at - '0';
+        run();
     }
     show();
 }
@@ -231,12 +242,14 @@ impl Drop for Guard { #[inline(never)] fn drop(&mut self) { DROPPED.fetch_add(1,
     end(2, r)
 }
 fn main() {
-    KIND.store(std::env::args().nth(1).unwrap().parse().unwrap(), SeqCst);
     std::panic::set_hook(Box::new(|_| {}));
     std::io::stdin().read(&mut [0]).unwrap();
-    for x in 1..=300 {
-        if KIND.load(SeqCst) == 9 || x % 50 == 0 { std::thread::spawn(move || work(x)).join().unwrap(); }
-        else { work(x); }
+    for kind in std::env::args().nth(1).unwrap().bytes() {
+        KIND.store((kind - b'0') as i64, SeqCst);
+        for x in 1..=300 {
+            if KIND.load(SeqCst) == 9 || x % 50 == 0 { std::thread::spawn(move || work(x)).join().unwrap(); }
+            else { work(x); }
+        }
     }
     println!("{}", DROPPED.load(SeqCst));
     for (i, name) in ["leaf", "middle", "work"].iter().enumerate() {
@@ -250,7 +263,7 @@ fn main() {
 GO = r"""
 package main
 
-import ("fmt"; "os"; "runtime"; "strconv"; "sync"; "sync/atomic"; "time")
+import ("fmt"; "os"; "runtime"; "sync"; "sync/atomic"; "time")
 
 var counts [12]int64
 var kind int
@@ -294,8 +307,16 @@ func work(x int) (r int) {
     return end(2, r)
 }
 func main() {
-    kind, _ = strconv.Atoi(os.Args[1])
     os.Stdin.Read(make([]byte, 1))
+    for _, each := range os.Args[1] {
+        kind = int(each - '0')
+        run()
+    }
+    for i, name := range []string{"leaf", "middle", "work"} {
+        fmt.Println(name, counts[4*i], counts[4*i+1], counts[4*i+2], counts[4*i+3])
+    }
+}
+func run() {
     count := 300
     if kind == 9 { count = 10000 }
     var group sync.WaitGroup
@@ -310,18 +331,22 @@ func main() {
         }
     }
     group.Wait()
-    for i, name := range []string{"leaf", "middle", "work"} {
-        fmt.Println(name, counts[4*i], counts[4*i+1], counts[4*i+2], counts[4*i+3])
-    }
 }
 """
-KINDS = 10  # of calls, in each
+KINDS = "0123456789"  # of calls, in each
 
 COMMANDS = {  # name → its file, its text, the compiler
     "c": ("t.c", C, ("gcc", "-O2", "-g", "-pthread", "-fexceptions")),
     "c unoptimised": ("t.c", C, ("gcc", "-O0", "-pthread", "-fexceptions")),
+    "c plain": ("t.c", C, ("gcc", "-O2", "-pthread")),
+    "c static": ("t.c", C, ("gcc", "-O2", "-static", "-pthread", "-fexceptions")),
+    "c static-pie": ("t.c", C, ("gcc", "-O2", "-static-pie", "-pthread", "-fexceptions")),
+    "c stripped": ("t.c", C, ("gcc", "-O2", "-s", "-rdynamic", "-pthread", "-fexceptions")),
+    "c 32-bit": ("t.c", C, ("gcc", "-m32", "-O2", "-g", "-pthread")),
+    "c 32-bit static": ("t.c", C, ("gcc", "-m32", "-O0", "-static", "-pthread")),
     "c++": ("t.cc", CPP, ("g++", "-std=c++20", "-O2", "-g", "-pthread")),
     "c++ static": ("t.cc", CPP, ("g++", "-std=c++20", "-O1", "-static", "-pthread")),
+    "c++ stripped": ("t.cc", CPP, ("g++", "-std=c++20", "-O2", "-s", "-rdynamic", "-pthread")),
     "rust": ("t.rs", RUST, ("rustc", "-O", "-g")),
     "go": ("t.go", GO, ("go", "build")),
 }

@@ -17,7 +17,7 @@ def read_flows(arch: Arch, code: bytes) -> tuple[list[int], list[tuple[int, Flow
     """(where instructions start, flows that are not PLAIN with the index of their instruction); None if what stands
     there is not all instructions. Targets of flows are offsets in ``code``."""
     if not arch.instruction_sizes:
-        return x86_instructions.read_flows(code)
+        return x86_instructions.read_flows(code, arch.word == 4)
     starts: list[int] = []
     flows: list[tuple[int, Flow]] = []
     at = 0
@@ -46,7 +46,7 @@ def _masked_flow(arch: Arch, word: int, at: int, size: int) -> Flow | None:
 def is_padding(arch: Arch, code: bytes, at: int) -> bool:
     """Whether the instruction there does nothing, or traps: what stands between pieces of code."""
     if not arch.instruction_sizes:
-        return x86_instructions.is_padding(code, at)
+        return x86_instructions.is_padding(code, at, arch.word == 4)
     return int.from_bytes(code[at:at + 4], arch.byte_order) in arch.padding
 
 
@@ -54,7 +54,7 @@ def jump_tables(arch: Arch, code: bytes, starts: list[int]) -> list[JumpTable] |
     """The tables that the indirect jump may use which is the last of the instructions at ``starts``, the likeliest
     first; WITHIN where it uses one, wherever that is; OUTSIDE where it leaves the function; "" where it may."""
     if not arch.instruction_sizes:
-        return x86_tables.jump_tables(code, starts)
+        return x86_tables.jump_tables(code, starts, arch.word == 4)
     at = starts[-1]
     register = int.from_bytes(code[at:at + 4], arch.byte_order) >> 5 & 31
     for start in reversed(starts[-8:-1]):

@@ -18,9 +18,11 @@ class Flow(Value):
 
 class JumpTable(Value):
     """The table of an indirect jump: its elements of ``size`` bytes are addresses, or are ``relative`` to the table.
-    ``at`` is an offset in the code that was given, or an address where it is ``absolute``."""
+    ``at`` is an offset in the code that was given, or an address where it is ``absolute``. With ``by_got`` it is
+    relative to the global offset table, and so are ``relative`` elements."""
 
     at: int
     size: int
     relative: bool = False
     absolute: bool = False
+    by_got: bool = False

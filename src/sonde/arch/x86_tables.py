@@ -1,12 +1,17 @@
-"""Tables of x86-64's indirect jumps. Compilers write a switch as one of ::
+"""Tables of x86's indirect jumps. Compilers write a switch as one of ::
 
     jmp *table(,%index,8)
     lea table(%rip), %base;  jmp *(%base,%index,8)
     mov table(,%index,8), %r;  jmp *%r
     lea table(%rip), %base;  movslq (%base,%index,4), %r;  add %base, %r;  jmp *%r
 
-with others between them, or with more of them where nothing is optimised. What is read in another way may be the
-address of a function.
+with others between them, or with more of them where nothing is optimised; in 32-bit code (``narrow``) as one of ::
+
+    jmp *table(,%index,4)
+    mov table@GOTOFF(%got,%index,4), %r;  add %got, %r;  jmp *%r
+    mov %got, %r;  add table@GOTOFF(%got,%index,4), %r;  jmp *%r
+
+What is read in another way may be the address of a function.
 """
 
 from __future__ import annotations
@@ -23,9 +28,9 @@ _CANDIDATES = 8  # tables whose address may be in the register
 class _Operands:
     """The ModRM byte of an instruction, and what it brings: registers by number, -1 for none."""
 
-    def __init__(self, code: bytes, at: int) -> None:
+    def __init__(self, code: bytes, at: int, narrow: bool = False) -> None:
         rex = 0
-        while code[at] in (0x3E, 0xF2, 0x66) or 0x40 <= code[at] < 0x50:
+        while code[at] in (0x3E, 0xF2, 0x66) or not narrow and 0x40 <= code[at] < 0x50:
             rex = code[at] if 0x40 <= code[at] < 0x50 else 0
             at += 1
         self.opcode, modrm = code[at], code[at + 1]
@@ -49,13 +54,41 @@ def _signed(code: bytes, at: int, size: int) -> int:
     return int.from_bytes(code[at:at + size], "little", signed=True)
 
 
-def jump_tables(code: bytes, starts: list[int]) -> list[JumpTable] | str:
+def jump_tables(code: bytes, starts: list[int], narrow: bool = False) -> list[JumpTable] | str:
     """See control_flow.jump_tables()."""
-    jump = _Operands(code + bytes(8), starts[-1])
+    jump = _Operands(code + bytes(8), starts[-1], narrow)
     if jump.mode != 3 and jump.by_address:
         return OUTSIDE  # by the address of another file's function (-fno-plt)
-    tables = _computed_tables(code, starts, jump.other) if jump.mode == 3 else _indexed_tables(code, starts, jump)
+    if narrow:
+        tables = _narrow_tables(code, starts, jump)
+    else:
+        tables = _computed_tables(code, starts, jump.other) if jump.mode == 3 else _indexed_tables(code, starts, jump)
     return tables or (WITHIN if code[starts[-1]] == _NOTRACK else "")
+
+
+def _narrow_tables(code: bytes, starts: list[int], jump: _Operands) -> list[JumpTable]:
+    """The table of 32-bit code: where the jump reads it, or where its register was loaded in the same block."""
+    if jump.mode != 3:
+        return _narrow_table(jump, relative=False)
+    relative, registers = False, {jump.other}
+    for number in range(len(starts) - 2, max(len(starts) - 2 - _RECENT, -1), -1):
+        at, end = starts[number], starts[number + 1]
+        if control_flow(code, at, end - at, narrow=True).kind != PLAIN:
+            break
+        row = _Operands(code + bytes(8), at, narrow=True)
+        if row.opcode in (0x01, 0x03) and row.mode == 3:  # add of a register
+            if (row.other if row.opcode == 0x01 else row.register) in registers:
+                relative, registers = True, registers | {row.other, row.register}
+        elif row.opcode in (0x03, 0x8B) and row.mode != 3 and row.register in registers:  # add, mov of memory
+            return _narrow_table(row, relative or row.opcode == 0x03)
+    return []
+
+
+def _narrow_table(row: _Operands, relative: bool) -> list[JumpTable]:
+    """The table that an instruction reads: at an address, or at a distance from the global offset table."""
+    if row.index < 0 or row.scale not in (1, 4) or row.base >= 0 and row.mode != 2:
+        return []
+    return [JumpTable(row.displacement, 4, relative, absolute=True, by_got=row.base >= 0)]
 
 
 def _indexed_tables(code: bytes, starts: list[int], row: _Operands) -> list[JumpTable]:

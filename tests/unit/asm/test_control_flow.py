@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from sonde.arch import ARCHES
+from sonde.arch import ARCHES, Arch
 from sonde.arch import x86_instructions as x86
 from sonde.arch.control_flow import is_known, jump_tables, read_flows
 from sonde.arch.flows import BRANCH, INDIRECT, JUMP, OUTSIDE, RETURN, UNKNOWN, WITHIN, Flow, JumpTable
 
-X86, ARM = ARCHES["x86_64"], ARCHES["aarch64"]
+X86, NARROW, ARM = ARCHES["x86_64"], ARCHES["i386"], ARCHES["aarch64"]
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 PYTHON = Path(sysconfig.get_config_var("LIBDIR") or "/", sysconfig.get_config_var("INSTSONAME") or "python3")
 
@@ -59,10 +59,44 @@ def test_flows_of_aarch64(word: int, flow: Flow | None) -> None:
     assert read_flows(ARM, word.to_bytes(4, "little")) == ([0], [(0, flow)] if flow else [])
 
 
-def tables(code: str) -> list[JumpTable] | str:
+@pytest.mark.parametrize(("code", "flow"), [
+    ("c3", Flow(RETURN)), ("c20400", Flow(RETURN)), ("ebfe", Flow(JUMP, 0)), ("7402", Flow(BRANCH, 4)),
+    ("ffe2", Flow(INDIRECT)), ("cb", Flow(UNKNOWN)), ("ea000000000000", Flow(UNKNOWN)),
+    # what is another instruction, or none, in 64-bit code
+    ("40", None), ("4f", None), ("06", None), ("37", None), ("60", None), ("c40a", None), ("c5d8", None),
+    ("c5f877", None), ("620424", None), ("82c005", None), ("d40a", None), ("9a000000000000", None),
+    ("a110203040", None), ("66b80100", None), ("8b0510203040", None), ("8d742600", None), ("e800000000", None)])
+def test_flows_of_32_bit_x86(code: str, flow: Flow | None) -> None:
     raw = bytes.fromhex(code)
-    starts, _ = read_flows(X86, raw) or ([], [])
-    return jump_tables(X86, raw, starts)
+    if code == "c5d8":  # the prefix alone
+        assert read_flows(NARROW, raw) is None
+        return
+    assert read_flows(NARROW, raw) == ([0], [(0, flow)] if flow else [])
+    assert read_flows(NARROW, raw[:-1]) is None or len(raw) == 1
+
+
+@pytest.mark.parametrize("code", ["678b00", "66e90000", "660f840000"])
+def test_32_bit_code_that_is_not_read(code: str) -> None:
+    assert read_flows(NARROW, bytes.fromhex(code)) is None
+
+
+def tables(code: str, arch: Arch = X86) -> list[JumpTable] | str:
+    raw = bytes.fromhex(code)
+    starts, _ = read_flows(arch, raw) or ([], [])
+    return jump_tables(arch, raw, starts)
+
+
+def test_tables_of_32_bit_x86() -> None:
+    assert tables("ff248500100000", NARROW) == [JumpTable(0x1000, 4, absolute=True)]
+    assert tables("8b148500100000 ffe2", NARROW) == [JumpTable(0x1000, 4, absolute=True)]
+    assert tables("8b9483f0ffffff 01da ffe2", NARROW) == [JumpTable(-16, 4, True, True, True)]
+    assert tables("89da 039483f0ffffff 3effe2", NARROW) == [JumpTable(-16, 4, True, True, True)]
+    assert tables("8b9402f0ffffff 01c2 ffe2", NARROW) == [JumpTable(-16, 4, True, True, True)]
+    assert tables("8b9402f0ffffff 01d0 ffe0", NARROW) == [JumpTable(-16, 4, True, True, True)]  # without optimisation
+    assert tables("ffa483f0ffffff", NARROW) == [JumpTable(-16, 4, False, True, True)]
+    assert tables("ff2500100000", NARROW) == OUTSIDE and tables("3effe2", NARROW) == WITHIN
+    for code in ("8b5004 ffe2", "ff6010", "8b9483f0ffffff 7400 ffe2", "8b9483f0ffffff ffe1", "ff2483"):
+        assert tables(code, NARROW) == "", code
 
 
 def test_tables_of_x86() -> None:
@@ -102,9 +136,10 @@ def test_tables_of_aarch64() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [LIBRARIES / "libc.so.6", LIBRARIES / "libstdc++.so.6", LIBRARIES / "libm.so.6",
-                                  PYTHON], ids=lambda path: path.name)
-def test_every_instruction_of_a_file(path: Path) -> None:
+@pytest.mark.parametrize(("path", "arch"), [
+    *[(LIBRARIES / name, X86) for name in ("libc.so.6", "libstdc++.so.6", "libm.so.6")], (PYTHON, X86),
+    (Path("/usr/lib32/libc.so.6"), NARROW)], ids=lambda value: value.name)
+def test_every_instruction_of_a_file(path: Path, arch: Arch) -> None:
     """The length of each, and whether it returns or jumps, as objdump says."""
     if shutil.which("objdump") is None or not path.exists():
         pytest.skip(f"needs objdump and {path}")
@@ -118,10 +153,10 @@ def test_every_instruction_of_a_file(path: Path) -> None:
         if "(bad)" in text or re.match(r"(rex|data16|fst[cs]w|fnop|\.byte)", text) or not text:
             continue  # no instruction, or two of them: fwait is one by itself
         count += 1
-        assert x86.instruction_length(raw, 0) == len(raw), row
+        assert x86.instruction_length(raw, 0, arch is NARROW) == len(raw), row
         name = re.sub(r"^((bnd|repz|repn?z?|notrack|data16|cs|ds|lock|xacquire|xrelease) )+", "", text).split()[0]
         name = name.partition(",")[0]
-        flows = (read_flows(X86, raw) or ([], []))[1]
+        flows = (read_flows(arch, raw) or ([], []))[1]
         kind = flows[0][1].kind if flows else ""
         expected = RETURN if name.startswith("ret") else UNKNOWN if name.startswith(("lret", "iret")) else \
             INDIRECT if re.search(r"^(\S+ )*jmp +\*", text) or name == "ljmp" else JUMP if name == "jmp" else \

@@ -8,7 +8,7 @@ if they fill it, if every jump within the function is to one of them, and if no 
 
 from __future__ import annotations
 
-from ...arch import ARCHES
+from ...arch import find_arch_of_elf
 from ...arch.control_flow import is_known, is_padding, jump_tables, read_flows
 from ...arch.flows import BRANCH, INDIRECT, JUMP, OUTSIDE, RETURN, UNKNOWN, WITHIN, JumpTable
 from ...arch.row import Arch
@@ -30,6 +30,7 @@ from .function_problems import (
 from .symbol_table import Row
 
 AT_ENTRY = "at entry"
+DT_PLTGOT = 3
 
 MOST_CODE = 1 << 19    # bytes of a function
 MOST_RETURNS = 4096    # of a function
@@ -92,14 +93,25 @@ class _Part:
             for table in tables]
 
 
+def _offset_table(elf: Elf) -> int:
+    """The address that position-independent code of 32 bits has in a register (_GLOBAL_OFFSET_TABLE_); 0 if there is
+    none."""
+    for tag, value in elf.dynamic_entries:
+        if tag == DT_PLTGOT:
+            return value
+    section = elf.find_section(".got.plt") or elf.find_section(".got")
+    return section.address if section is not None else 0
+
+
 class FunctionReader:
     """Reads the ends of functions of one file."""
 
     def __init__(self, elf: Elf) -> None:
         self._elf = elf
-        self._arch = next((row for row in ARCHES.values() if row.elf_machine == elf.machine), None)
+        self._arch = find_arch_of_elf(elf.machine)
         self._linkage = [(section.address, section.address + section.size) for section in elf.sections
                          if section.name.startswith(".plt")]
+        self._offset_table = _offset_table(elf)
         self._read_bytes = 0
         self._block: tuple[int, int, list[Row]] = (0, 0, [])
         self._unwinding: UnwindTable | None = None
@@ -256,13 +268,15 @@ class FunctionReader:
 
     def _elements(self, table: JumpTable, parts: list[_Part], name: str) -> list[int]:
         """The addresses in a jump table, up to the first that is not in the function."""
-        offset = self._elf.address_to_offset(table.at)
+        at = self._offset_table + table.at if table.by_got else table.at
+        origin = self._offset_table if table.by_got else at
+        offset = self._elf.address_to_offset(at)
         data = self._elf.read(offset - self._elf.start, MOST_ELEMENTS * table.size) if offset is not None else b""
         addresses: list[int] = []
         assert self._arch is not None
         for at in range(0, len(data) - table.size + 1, table.size):
             element = int.from_bytes(data[at:at + table.size], self._arch.byte_order, signed=table.relative)
-            address = element + table.at if table.relative else element
+            address = element + origin if table.relative else element
             if not any(part.has(address) and address - part.address in part.boundaries for part in parts) and \
                     self._part_around(address, name) == (0, 0):
                 break

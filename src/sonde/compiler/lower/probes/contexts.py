@@ -354,23 +354,23 @@ class ReturnInstructionContext(UserFunctionContext):
     returned = True
 
     def register(self, lo: Lower, offset: int) -> Operand:
-        row = arch_of(lo)
+        row = traced_arch(lo)
         if offset == row.instruction_pointer:
             return self.return_address(lo)
         value = super().register(lo, offset)
-        popped = 8 if row.link_register is None else 0  # the return address
+        popped = row.word if row.link_register is None else 0  # the return address
         return lo.b.alu("add", value, popped) if offset == row.stack_pointer and popped else value
 
     def may_lack_caller(self, lo: Lower, user: bool) -> bool:
         return False
 
     def return_address(self, lo: Lower) -> Operand:
-        row = arch_of(lo)
+        row = traced_arch(lo)
         if row.link_register is not None:
             return super().register(lo, row.link_register)
         stack = super().register(lo, row.stack_pointer)
         assert isinstance(stack, Reg)
-        return memory.read_scalar(lo, Mem(stack, 0, USER), Int(64, False))
+        return memory.read_scalar(lo, Mem(stack, 0, USER), Int(8 * row.word, False))
 
     def function_address(self, lo: Lower) -> Operand:
         """Where the function begins: so far before the return instruction as the cookie's high half says."""
