@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 
 COLD = ".cold"  # of GCC and Clang: f.cold is the rarely executed part of a function
+RUNNING = "/proc/*/exe"  # as a path: the programs that processes run, each once
 
 
 def pattern_matcher(pattern: str) -> Callable[[str], bool]:

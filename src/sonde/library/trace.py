@@ -58,6 +58,7 @@ class Trace(TracedRun):
         options.gated = budget > 0
         options.unwind_rows = unwind_rows(memory.total)
         self.process, self.ending = process, Ending()
+        options.command = process.program if process is not None else ""
         notices.follow_ending(self.ending)
         try:
             spec = compiler(source, options) if world is None and show is None else \

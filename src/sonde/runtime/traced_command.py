@@ -47,6 +47,11 @@ class Process:
         except OSError:
             return "process"
 
+    @property
+    def program(self) -> str:
+        """The path of the program that it is yet to execute; "" if it runs already."""
+        return ""
+
     def children(self) -> list[int]:
         """The process's living children; see :func:`children_of`."""
         return children_of(self.pid)
@@ -84,6 +89,7 @@ class Child(Process):
         os.close(gate)
         os.close(answers)
         self.command = arguments
+        self._path = path
         self._held = held
         self.status: int | None = None
         super().__init__(pid)
@@ -92,6 +98,11 @@ class Child(Process):
     def name(self) -> str:
         """The name of the program that it will run."""
         return os.path.basename(self.command[0])
+
+    @property
+    def program(self) -> str:
+        """The path of the program that it will run."""
+        return self._path
 
     def map_file(self, path: str) -> None:
         """Have the child map a file until it executes the command; ignored if it cannot."""

@@ -74,11 +74,16 @@ def layout_by_bits(item: Attach, use: Use) -> Hashable:
 def user_function_layout(item: Attach, use: Use) -> Hashable:
     """So may user functions, where the debug information has the fields in use in one place."""
     if not use.uses_args:
-        return layout_by_bits(item, use) or (go_build(item) if reads_registers(use) else None)
+        return user_return_layout(item, use)
     if use.fields is None or item.args is None:
         return (item.target, item.offset)
     return go_build(item), tuple([(n, f and f.type, repr(user_places(item).get(n)))
                   for n, f in [(name, item.args.field(name)) for name in sorted(use.fields)]])
+
+
+def user_return_layout(item: Attach, use: Use) -> Hashable:
+    """And so may their returns, where nothing depends on who compiled them."""
+    return layout_by_bits(item, use) or (go_build(item) if reads_registers(use) else None)
 
 
 def go_build(item: Attach) -> str:

@@ -19,7 +19,6 @@ from .nodes import Use
 from .object_probes import expand_iterator, expand_watchpoint
 from .probe_arguments import (
     kernel_function_args,
-    layout_by_bits,
     layout_by_event,
     layout_by_fields,
     no_args,
@@ -29,6 +28,7 @@ from .probe_arguments import (
     tracepoint_layout,
     user_function_args,
     user_function_layout,
+    user_return_layout,
 )
 from .usdt_probes import expand_usdt
 from .user_probes import expand_user_function
@@ -276,10 +276,10 @@ PROVIDERS = (
              expand_kernel_function, kernel_function_args, layout_by_fields),
     Provider("uprobe", "uprobe:path:function[+offset]",
              "Entry of a user function (also cpp:\"ns::f(int)\", rust:\"mod::f\", go:\"http.(*conn).serve\"), or a "
-             "source line (file.c:line[:column]).",
+             "source line (file.c:line[:column]). The path /proc/*/exe: the programs that run; that of -p or -c.",
              expand_user_function, user_function_args, user_function_layout),
     Provider("uretprobe", "uretprobe:path:function", "Return of a user function.",
-             expand_user_function, layout=layout_by_bits),
+             expand_user_function, layout=user_return_layout),
     Provider("usdt", "usdt:path:[provider:]name", "A static probe of a user program.",
              expand_usdt, layout=static_probe_layout),
     Provider("interval", "interval:unit:count", "A timer on one CPU.", _expand_timer),

@@ -13,6 +13,7 @@ class Options(Record):
     pid: int = 0                # -p
     group: str = ""             # -C: events of tasks in this container, pod or service only
     by: str = ""                # --by: container, pod or service, to be shown instead of tasks' names
+    command: str = ""           # the program of -c
     cpid: int = 0               # pid of the -c child, or of the process of -p whose family is traced
     family: bool = False        # only events while this process, or what it starts, runs
     knows_family: bool = False  # the script asks itself which tasks are of the family

@@ -9,13 +9,15 @@
     uprobe:path:go:"http.(*conn).*"   a Go function, with or without its package's folder and its types ("main.Sum")
     uprobe:path@file.c:line[:column]  where the code of a source line begins (also path:file.c:line)
 
+The path ``/proc/*/exe`` means the programs that run: all of them, that of -p, or that of -c.
+
 A place outside any function, or in a file without functions, needs --unsafe: there is no telling where instructions
 start.
 """
 
 from __future__ import annotations
 
-from ..base.wildcards import COLD, function_matcher
+from ..base.wildcards import COLD, RUNNING, function_matcher
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, UserPlace, UserPrototype, detail_of
 from ..types import Pointer, Scalar, Type
@@ -58,8 +60,10 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
         return finder.report_part_count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
     if line and kind == "uretprobe":
         return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
-    paths = finder.world.find_binaries(parts[0], finder.options.pid)
+    paths = _find_files(finder, parts[0])
     by_name = not line and not named
+    if not paths and parts[0] == RUNNING:
+        return finder.report_missing(point, wild=True)
     if not paths:
         awaited = by_name and _await_file(finder, point, parts)
         return _in_flat_file(finder, point, kind, parts) or awaited or report_no_file(
@@ -81,6 +85,13 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
     if finder.options.is_followed and parts[0] and by_name:
         _note_written(attach, parts)
     return attach
+
+
+def _find_files(finder: ProbeFinder, name: str) -> list[str]:
+    """The files that a path or a library's name means. The program of -c counts as one that runs already."""
+    is_running = name == RUNNING and bool(finder.options.command)
+    return finder.world.find_binaries(finder.options.command) if is_running else finder.world.find_binaries(
+        name, finder.options.pid)
 
 
 def _note_builds(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
@@ -327,6 +338,8 @@ def _attach_mangled(finder: ProbeFinder, point: AttachPoint, kind: str, path: st
 
 
 def _attach_go(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
+    if not alone and not finder.world.go_version(path):
+        return []
     functions = finder.world.user_functions(path)
     matches = pattern_matcher(text)
     chosen = _once_per_offset([f for f in functions if any(map(matches, spellings(f.name)))])

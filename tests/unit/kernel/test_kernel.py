@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
+import subprocess
 import time
 import zlib
 from pathlib import Path
@@ -223,6 +225,23 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert binaries.find_binaries("./tool", os.getpid()) == ["./tool"]
     for name in ("script", "./script", "nosuch", "./nosuch", "/nosuch/x", "./nosuch*", str(tmp_path)):
         assert binaries.find_binaries(name) == []
+
+
+def test_programs_that_run(tmp_path: Path) -> None:
+    """Each file once, by its path; of a process its own; by way of a process where the path leads to another file."""
+    own, copy = os.path.realpath("/proc/self/exe"), tmp_path / "sleep"
+    shutil.copy(str(shutil.which("sleep")), copy)
+    with subprocess.Popen([copy, "60"]) as first, subprocess.Popen([copy, "60"]) as second:
+        try:
+            paths = binaries.find_binaries("/proc/*/exe")
+            assert paths.count(own) == paths.count(str(copy)) == 1
+            assert binaries.find_binaries("/proc/*/exe", first.pid)[0].endswith(str(copy))
+            copy.unlink()
+            links = {f"/proc/{process.pid}/exe" for process in (first, second)}
+            assert len(links & set(binaries.find_binaries("/proc/*/exe"))) == 1
+        finally:
+            first.kill()
+            second.kill()
 
 
 # ---- symbols

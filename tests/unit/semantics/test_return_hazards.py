@@ -304,6 +304,35 @@ def test_goroutines_change_threads(text: str, warned: bool) -> None:
     assert [code for code, _ in findings(text, GoWorld())] == ["goroutine-thread"] * warned
 
 
+@pytest.mark.parametrize("kind", ["uprobe", "uretprobe"])
+@pytest.mark.parametrize(("body", "programs"), [("@[goroutine] = count();", 2), ("@ = count();", 1)])
+def test_what_depends_on_the_compiler_has_a_program_for_each(kind: str, body: str, programs: int) -> None:
+    checked = check_text(f"{kind}:prog:work, {kind}:go:main.work {{ {body} }}", GoWorld(), returns="instructions")
+    assert not checked.diagnostics.items and len(checked.probes) == programs
+
+
+class RunningWorld(GoWorld):
+    """One in which a program of C and one of Go run."""
+
+    def find_binaries(self, name: str, pid: int = 0) -> list[str]:
+        return ["/bin/prog", "/bin/go"] if name == "/proc/*/exe" and not pid else super().find_binaries(name, pid)
+
+
+@pytest.mark.parametrize(("text", "command", "names"), [
+    ("uprobe:/proc/*/exe:*work { }", "", ["/bin/prog:work", "/bin/go:work"]),
+    ('uprobe:/proc/*/exe:go:"main.work" { }', "", ["/bin/go:main.work"]),
+    ('uprobe:/proc/*/exe:go:"*work" { }', "", ["/bin/go:work"]),  # not that of C
+    ("uprobe:/proc/*/exe:work { }", "prog", ["/bin/prog:work"]),
+    ('uprobe:prog:work, uprobe:/proc/*/exe:go:"main.work" { }', "prog", ["/bin/prog:work"]),
+    ('uprobe:prog:work, uprobe:/proc/*/exe:go:"main.work" { }', "script.sh", ["/bin/prog:work"]),
+])
+def test_programs_that_run(text: str, command: str, names: list[str]) -> None:
+    """All of them, or the one of -c, which is yet to run; of Go's names none need be there."""
+    checked = check_text(text, RunningWorld(), command=command)
+    assert not checked.diagnostics.items
+    assert [item.name.partition(":")[2] for probe in checked.probes for item in probe.attach] == names
+
+
 @pytest.mark.parametrize(("arch", "version", "warned"), [
     ("aarch64", "go1.19", False), ("aarch64", "go1.16", True), ("riscv64", "go1.19", True)])
 def test_goroutines_that_cannot_be_told(arch: str, version: str, warned: bool) -> None:

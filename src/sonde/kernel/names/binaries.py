@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ...base.wildcards import RUNNING
 from ...errors import MachineError
 from ..foreign import files
 from ..notices import show_notice
@@ -15,11 +16,11 @@ def find_binaries(name: str, pid: int = 0) -> list[str]:
     """Paths of ELF files for a path, a glob, a command, or a library (``c``, ``libc``, ``libc.so.6``).
 
     A relative path stays as it was written, since probes are named by it. With a process, names are resolved in its
-    root directory and libraries are those it has mapped; ``*`` is all of them, "" the program that it runs. [] if
-    nothing matches.
+    root directory and libraries are those it has mapped; ``*`` is all of them, "" the program that it runs.
+    ``/proc/*/exe`` is what processes run: each file once. [] if nothing matches.
     """
-    if not name:
-        return _program_of(pid) if pid else []
+    if not name or name == RUNNING:
+        return _program_of(pid) if pid else running_programs() if name else []
     root = process_root(pid) if pid else ""
     pattern = any(c in name for c in "*?[")
     paths = _expand_glob(name, pid, root) if pattern else _find_named(name, pid, root)
@@ -45,6 +46,22 @@ def _program_of(pid: int) -> list[str]:
         return paths if paths and os.path.samefile(paths[0], link) else [link] if files.is_elf(link) else []
     except OSError:
         return []
+
+
+def running_programs() -> list[str]:
+    """The ELF files that processes run, each once: by its path, or by way of a process where that leads elsewhere."""
+    programs: dict[tuple[int, int], str] = {}
+    for entry in os.listdir("/proc"):
+        link = f"/proc/{entry}/exe"
+        key = identity(link) if entry.isdecimal() else None
+        if key is None or key in programs:
+            continue
+        try:
+            path = os.readlink(link)
+        except OSError:  # the process has ended
+            continue
+        programs[key] = path if identity(path) == key else link
+    return sorted([path for path in programs.values() if files.is_elf(path)])
 
 
 def names_image(written: str, name: str) -> bool:
