@@ -103,6 +103,8 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "probetype": 'begin { print(probetype); }',
     "pytask": "tracepoint:syscalls:sys_enter_sendto { @sent[pytask] = count(); }",
     "pytask_id": "tracepoint:syscalls:sys_enter_sendto /pytask != \"\"/ { @[pytask_id, pytask] = count(); }",
+    "pythread": "tracepoint:syscalls:sys_enter_futex /pythread/ { @[pythread] = count(); }",
+    "pygil": "tracepoint:syscalls:sys_enter_futex /pygil/ { @[pid, pygil] = count(); }",
     "pystack": "tracepoint:syscalls:sys_enter_openat { @[pystack] = count(); @top[comm, pystack(3)] = count(); }",
     "rand": "begin { print(rand % 6 + 1); }",
     "retval": "kretprobe:vfs_read /(int64)retval < 0/ { @[retval] = count(); }",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.cli.commands import argdist, packets, tcpsubnet, trace, ucalls, uflow, ugc, uobjnew, ustat, uthreads
+from sonde.cli.commands import argdist, packets, pygil, tcpsubnet, trace, ucalls, uflow, ugc, uobjnew, ustat, uthreads
 from sonde.cli.commands.runtimes import LANGUAGES, Runtime
 
 
@@ -36,5 +36,7 @@ def command_scripts() -> dict[str, str]:
         "ucalls -LS": ucalls.script({"latency": "true", "syscalls": "true"}, RUNTIMES, []),
         "uobjnew": uobjnew.script({}, RUNTIMES, []),
         "packets": packets.build_script({"stack": "true"}, []),
+        "pygil": pygil.build_script({}, 1, True, 0, 0, True),
+        "pygil --holds": pygil.build_script({}, 1, False, 1 << 12, 5),
         "packets -S": packets.build_script({"summary": "true"}, []),
     }

@@ -17,7 +17,7 @@ FAMILIES = {
     "clocks": "nsecs elapsed jiffies",
     "stacks": "kstack ustack dw_ustack pystack stack",
     "golang": "goid goroutine",
-    "python": "pytask pytask_id",
+    "python": "pygil pytask pytask_id pythread",
 }
 _ARGUMENT = regex_cache.compile(r"arg\d{1,3}\Z")
 

@@ -1,11 +1,11 @@
-"""Tasks of Python programs."""
+"""Threads and tasks of Python programs."""
 
 from __future__ import annotations
 
 from ..compiler.ir import Operand
 from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
-from ..compiler.lower.stacks import python_task_names, python_tasks
+from ..compiler.lower.stacks import python_gil, python_task_names, python_tasks
 from ..compiler.lower.state import Mem
 from ..language.ast import Reference
 from ..semantics.context import CheckContext
@@ -37,6 +37,22 @@ def _lower_id(lo: Lower, node: Reference) -> Operand:
     return result
 
 
+def _lower_thread(lo: Lower, node: Reference) -> Operand:
+    result, none = lo.b.function.reg("thread"), lo.b.block("none")
+    lo.b.set(result, 0)
+    lo.b.set(result, python_gil.find_state(lo, none).get("mine"))
+    lo.b.start(none)
+    return result
+
+
+def _lower_lock(lo: Lower, node: Reference) -> Operand:
+    result, none = lo.b.function.reg("gil"), lo.b.block("none")
+    lo.b.set(result, 0)
+    lo.b.set(result, python_gil.find_lock(lo, none))
+    lo.b.start(none)
+    return result
+
+
 def _write_name(lo: Lower, node: Reference, into: Mem) -> None:
     python_task_names.write_name(lo, into)
 
@@ -48,4 +64,10 @@ ROWS = (
     Builtin("pytask_id", _typer(UINT64),
             "What `id(task)` is in the program of that task, a uint64; 0 if there is none.", cost=COST,
             scalar=_lower_id),
+    Builtin("pythread", _typer(UINT64),
+            "Address of the current thread's state in its Python interpreter (`PyThreadState`), a uint64; 0 if it has "
+            "none.", cost=COST, scalar=_lower_thread),
+    Builtin("pygil", _typer(UINT64),
+            "Address of the lock of the current thread's Python interpreter, the GIL, a uint64; 0 if there is none.",
+            cost=COST, scalar=_lower_lock),
 )

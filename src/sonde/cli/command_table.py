@@ -16,6 +16,7 @@ COMMANDS = {
     "trace": "trace [-t] [-K] [-U] [-M N] [-p PID] PROBE [PROBE ...]",
     "profile": "profile [-F HZ] [-p PIDS] [-U | -K] [SECONDS]",
     "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
+    "pygil": "pygil [--holds] -p PID [SECONDS]",
     "packets": "packets [-d] [-t] [-k] [-S] [-s SECONDS] [FILTER]",
     "ucalls": "ucalls [-l LANGUAGE] [-L] [-S] PID [SECONDS]",
     "uflow": "uflow [-l LANGUAGE] [-M METHOD] [-C CLASS] PID",

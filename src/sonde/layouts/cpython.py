@@ -44,6 +44,9 @@ WORDS = (
     "holder_loop",     # 1 + where in that value the loop is; 0: it is the value
     "modules",         # an interpreter's dict of modules
     "task_name",
+    # of the global interpreter lock (GIL):
+    "runtime_gil",     # its address; 0: each interpreter may have its own
+    "gil",             # where an interpreter has the address of its own
 )
 OFFSET = {name: 8 * at for at, name in enumerate(WORDS)}
 IMAGE_SIZE = 8 * len(WORDS)
@@ -65,6 +68,9 @@ TYPE_NAME, TYPE_FLAGS, TYPE_BASE, INT_SUBCLASS, TEXT_SUBCLASS = 24, 168, 256, 1 
 MODULE_DICT = 16
 DICT_KEYS, DICT_VALUES, DICT_READ = 32, 40, 48
 KEYS_INDEX, KEYS_KIND, KEYS_ENTRIES, KEYS_READ = 9, 10, 24, 32  # log2 of the bytes of its index; a number each
+# In a GIL (internal/pycore_gil.h), in every version: the thread that holds it, or held it last; whether it is held
+# (i32); how often it went from one thread to another; from there to its end, what threads wait on.
+GIL_HOLDER, GIL_LOCKED, GIL_SWITCHES, GIL_WAITING, GIL_SIZE = 8, 16, 24, 32, 208
 GENERAL = 0  # the kind of keys that are not all str: entries are (hash, key, value), else (key, value)
 
 THREAD_KEY, THREAD = Layout("=QQ"), Layout("=Q")  # its FS base and where its process's stack begins; where it lies
@@ -82,7 +88,7 @@ _COMMON = {
     "interp_next": 0, "thread_next": 8, "thread_interp": 16, "frame_code": 0, "frame_previous": 8,
     "frame_instruction": 56, "code_line": 68, "code_file": 112, "code_name": 128, "code_table": 136, "code_version": 92,
     "thread_status": 0, "cframe_frame": 0, "root_cframe": 0, "frame_entered": 0, "shim_owner": 3,
-    "ascii_size": 40, "compact_size": 56,
+    "ascii_size": 40, "compact_size": 56, "runtime_gil": 0,
 }
 VERSIONS: dict[tuple[int, int], dict[str, int]] = {
     (3, 11): _COMMON | {
@@ -91,33 +97,36 @@ VERSIONS: dict[tuple[int, int], dict[str, int]] = {
         "frame_entered": 68,
         "shim_owner": 256, "code_line": 72, "code_version": 0, "code_bytecode": 184, "code_traceable": 168,
         "ascii_size": 48, "compact_size": 72,
-        "modules": 888, "running_loop": 0, "thread_dict": 128, "holder_loop": 17, "running_task": 0, "task_name": 144},
+        "modules": 888, "running_loop": 0, "thread_dict": 128, "holder_loop": 17, "running_task": 0, "task_name": 144,
+        "runtime_gil": 360, "gil": 0},
     (3, 12): _COMMON | {
         "interpreters": 40, "interp_threads": 72, "interp_id": 8, "thread_id": 136, "thread_frame": 56,
         "thread_status": 24, "cframe_frame": 1 + 0, "root_cframe": 272, "frame_owner": 70, "code_bytecode": 192,
         "code_traceable": 176,
-        "modules": 944, "running_loop": 0, "thread_dict": 112, "holder_loop": 0, "running_task": 0, "task_name": 144},
+        "modules": 944, "running_loop": 0, "thread_dict": 112, "holder_loop": 0, "running_task": 0, "task_name": 144,
+        "gil": 384},
     (3, 13): _COMMON | {
         "interpreters": 632, "interp_next": 7264, "interp_threads": 7344, "interp_id": 7272, "thread_id": 152,
         "thread_frame": 72, "thread_status": 32, "frame_owner": 70, "code_bytecode": 200, "code_traceable": 184,
         "modules": 7656, "running_loop": 304, "thread_dict": 128, "holder_loop": 0, "running_task": 0,
-        "task_name": 128},
+        "task_name": 128, "gil": 16},
     (3, 14): _COMMON | {
         "interpreters": 808, "interp_next": 7272, "interp_threads": 7344, "interp_id": 7280, "thread_id": 152,
         "thread_frame": 72, "thread_status": 32, "frame_owner": 74, "code_bytecode": 208, "code_traceable": 192,
-        "modules": 0, "running_loop": 864, "thread_dict": 0, "holder_loop": 0, "running_task": 872, "task_name": 136},
+        "modules": 0, "running_loop": 864, "thread_dict": 0, "holder_loop": 0, "running_task": 872, "task_name": 136,
+        "gil": 16},
 }
 
 # Where the u64 words of _Py_DebugOffsets are, by what they tell; 3.14 has three words more before the thread's.
 COOKIE, DEBUG_OFFSETS = b"xdebugpy", 512  # how it begins, and bytes of it that are read
 _FREE_THREADED, _INTERPRETERS = 16, 40
 _DEBUG_WORDS = {
-    "interp_id": 56, "interp_next": 64, "interp_threads": 72,
+    "interp_id": 56, "interp_next": 64, "interp_threads": 72, "gil": 112,
     "thread_next": 168, "thread_interp": 176, "thread_frame": 184, "thread_id": 192, "thread_status": 216,
     "frame_previous": 232, "frame_code": 240, "frame_instruction": 248, "frame_owner": 264,
     "code_file": 280, "code_name": 296, "code_table": 304, "code_line": 312, "code_bytecode": 344,
 }
-_MORE_WORDS = {(3, 13): (0, 0, 0), (3, 14): (0, 3, 5)}  # before the interpreter's, the thread's, the code's
+_MORE_WORDS = {(3, 13): (0, 0, 0), (3, 14): (1, 3, 5)}  # before the GIL's, the thread's, the code's
 
 _LIMITS = {"interp": INTERP_READ - 8, "thread": THREAD_READ - 8, "frame": FRAME_READ - 8, "code": CODE_READ - 8}
 _BEYOND = {"code_bytecode": 1 << 10, "frame_owner": FRAME_READ - 1, "interp_next": 1 << 20}
@@ -155,14 +164,15 @@ def _word_at(data: bytes, at: int) -> int:
 
 
 def _words_before(release: tuple[int, int], name: str) -> int:
-    interpreter, thread, code = _MORE_WORDS[release]
-    return {"thread": thread, "frame": thread, "code": code}.get(name.partition("_")[0], interpreter)
+    gil, thread, code = _MORE_WORDS[release]
+    return {"gil": gil, "thread": thread, "frame": thread, "code": code}.get(name.partition("_")[0], 0)
 
 
 def pack_image(offsets: dict[str, int], runtime: int, code_type: int) -> bytes:
     """The words of an image whose ``_PyRuntime`` and ``PyCode_Type`` lie at these addresses."""
-    start = offsets["interp_next"]
+    start, lock = offsets["interp_next"], offsets["runtime_gil"]
     words = offsets | {"interpreters": runtime + offsets["interpreters"], "code_type": code_type,
+                       "runtime_gil": runtime + lock if lock else 0,
                        "interp_threads": offsets["interp_threads"] - start, "interp_id": offsets["interp_id"] - start}
     return b"".join([words[name].to_bytes(8, byteorder) for name in WORDS])
 

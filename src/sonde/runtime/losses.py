@@ -21,6 +21,7 @@ _MESSAGES = {
     "pystack_deep": "Python stack deeper than 127 frames: the innermost are shown.",
     "pystack_names": "Python stack lost: there was no room for its names, or they could not be read.",
     "pytask_read": "Python task not known: memory that is not there, or was being changed.",
+    "pythread_read": "Python thread not known: memory that is not there, or was being changed.",
     "pytask_kind": "Python task without a name: it is neither asyncio's own, nor of a class made from that.",
     "pytask_cut": "Name of a Python task longer than 63 bytes: it is cut.",
     "unwind_early": "User stack ends early: the unwind table of a file had not been read yet.",

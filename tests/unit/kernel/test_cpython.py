@@ -36,6 +36,9 @@ OF_TASKS = {11: {"modules": "PyInterpreterState, modules", "thread_dict": "PyThr
                  "running_loop": "_PyThreadStateImpl, asyncio_running_loop"},
             14: {"running_loop": "_PyThreadStateImpl, asyncio_running_loop",
                  "running_task": "_PyThreadStateImpl, asyncio_running_task"}}
+OF_LOCKS = {"GIL_HOLDER": "struct _gil_runtime_state, last_holder", "GIL_LOCKED": "struct _gil_runtime_state, locked",
+            "GIL_SWITCHES": "struct _gil_runtime_state, switch_number",
+            "GIL_WAITING": "struct _gil_runtime_state, cond"}
 OF_OBJECTS = {"TYPE": "PyObject, ob_type", "TYPE_NAME": "PyTypeObject, tp_name", "TYPE_FLAGS": "PyTypeObject, tp_flags",
               "TYPE_BASE": "PyTypeObject, tp_base", "MODULE_DICT": "PyModuleObject, md_dict",
               "DICT_KEYS": "PyDictObject, ma_keys", "DICT_VALUES": "PyDictObject, ma_values",
@@ -64,18 +67,20 @@ def test_offsets_are_those_of_the_headers(minor: int, folder: Path, tmp_path: Pa
     if compiler is None:
         pytest.skip("cc is not installed")
     members = MEMBERS | (BEFORE_13 if minor < 13 else FROM_13) | (FROM_12 if minor > 11 else {})
-    members |= OF_TASKS[minor] | OF_OBJECTS
+    members |= OF_TASKS[minor] | OF_OBJECTS | OF_LOCKS
+    members |= {"gil": "PyInterpreterState, ceval.gil"} if minor > 11 else {"runtime_gil": "_PyRuntimeState, ceval.gil"}
     inner = ["dict", "moduleobject", *(["frame"] if minor < 14 else ["interpframe_structs", "runtime_structs"]),
              *(["tstate"] if minor > 12 else [])]
     lines = [f'printf("{name} %d\\n", (int)offsetof({member}));' for name, member in members.items()]
     lines += ['printf("ascii_size %d\\n", (int)sizeof(PyASCIIObject));',
-              'printf("compact_size %d\\n", (int)sizeof(PyCompactUnicodeObject));']
+              'printf("compact_size %d\\n", (int)sizeof(PyCompactUnicodeObject));',
+              'printf("GIL_SIZE %d\\n", (int)sizeof(struct _gil_runtime_state));']
     if minor < 13:
         lines.append('printf("cframe_frame %d\\n", 1 + (int)offsetof(_PyCFrame, current_frame));')
     source = tmp_path / "offsets.c"
     source.write_text("\n".join([
         "#define Py_BUILD_CORE 1", '#include "Python.h"', "#include <stddef.h>", "#include <stdio.h>",
-        *[f'#include "internal/pycore_{name}.h"' for name in ("runtime", "interp", "code", *inner)],
+        *[f'#include "internal/pycore_{name}.h"' for name in ("runtime", "interp", "code", "gil", *inner)],
         "int main(void) {", *lines, "return 0; }"]))
     done = subprocess.run([compiler, f"-I{folder}", f"-I{folder}/internal", str(source), "-o", str(tmp_path / "run")],
                           capture_output=True, text=True, check=False)

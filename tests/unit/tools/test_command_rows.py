@@ -16,8 +16,8 @@ from sonde.semantics.nodes import walk_nodes
 from sonde.semantics.script_options import Options
 from sonde.source import Source
 
-REMARKS = ("Tracing", "Counting", "%s. Ctrl-C", "\n", "%lld call%s did not return\n")
-OF_MAPS = ("ucalls", "uobjnew", "argdist", "tcpsubnet", "packets -S")  # print maps, which have types
+REMARKS = ("Tracing", "No thread", "Counting", "%s. Ctrl-C", "\n", "%lld call%s did not return\n")
+OF_MAPS = ("ucalls", "uobjnew", "argdist", "tcpsubnet", "packets -S", "pygil")  # print maps, which have types
 
 
 @pytest.mark.parametrize("name", command_scripts())

@@ -1,0 +1,118 @@
+"""sonde pygil: against what a program measures of its own waits for the GIL, and of its holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonde.compiling import live_world
+from support import Tracer, interpreters, run_sonde
+
+pytestmark = [pytest.mark.skipif(os.uname().machine != "x86_64", reason="pygil is for x86_64"),
+              pytest.mark.skipif(not live_world().has_feature("bpf_loop"), reason="kernel lacks bpf_loop (Linux 5.17)")]
+
+TESTS = Path(__file__).parents[1]
+LINES = {text.partition("#")[2].strip(): number for number, text in
+         enumerate((TESTS / "pygil_target.py").read_text().splitlines(), 1) if "#" in text}
+ROUNDS = int(os.environ.get("SONDE_PYGIL_ROUNDS", "60"))
+
+
+@pytest.fixture(params=("3.11", "3.12", "3.13", "3.14"))
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The program, which waits for the word to begin."""
+    command = next(interpreters(request.param), None)
+    if command is None:
+        pytest.skip(f"python{request.param} is not installed")
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    root = Path(command[1]) if command[0] == "chroot" else Path("/")
+    folder = root / f"tmp/pygil-{os.getpid()}" if command[0] == "chroot" else tmp_path
+    folder.mkdir(exist_ok=True)
+    inside = Path("/") / folder.relative_to(root)
+    try:
+        shutil.copy(TESTS / "pygil_target.py", folder / "target.py")
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", folder / "target.so", TESTS / "pygil_target.c"],
+                       check=True)
+        with subprocess.Popen([*command, f"{inside}/target.py", f"{inside}/target.so", str(ROUNDS)], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            yield process
+            process.kill()
+    finally:
+        if folder != tmp_path:
+            shutil.rmtree(folder)
+
+
+def maps_of(text: str) -> dict[str, Any]:
+    """The maps that were printed as JSON."""
+    found: dict[str, Any] = {}
+    for row in map(json.loads, text.splitlines()):
+        if row["type"] in ("map", "hist"):
+            found.update(row["data"])
+    return found
+
+
+@pytest.mark.exact
+def test_equals_what_the_threads_measured(target: subprocess.Popen[str]) -> None:
+    assert target.stdin and target.stdout and target.stdout.readline() == "ready\n"
+    with Tracer("pygil", "--holds", "-n", "1000", "-f", "json", "-p", str(target.pid)) as tracer:
+        target.stdin.write("begin\n")
+        target.stdin.flush()
+        noted = json.loads(target.stdout.readline())
+    maps = maps_of(tracer.stdout)
+    waited, held, blocking = Counter[str](), Counter[tuple[str, str]](), Counter[str]()
+    for key, us in maps["@waited_us"].items():
+        if f"target.py:{LINES['waits']})" in key:
+            waited[key.partition(",")[0]] += us
+    for key, us in maps["@blocking_us"].items():
+        thread, _, state, *stack = key.split(",")
+        if state == "asleep" and f"target.py:{LINES['asleep']})" in stack[0]:
+            blocking[thread] += us
+    for key, us in maps["@held_us"].items():
+        thread, _, state = key.split(",")
+        held[thread, state] += us
+    for thread, ns in noted["waited"].items():  # the program's measure ends a little after the lock is taken
+        us, later = waited[thread], held[thread, "asleep"] + held[thread, "no CPU"]
+        assert us * 950 - 10 ** 6 <= ns <= (us + later) * 1050 + 10 ** 6, tracer.stdout
+    for thread, ns in noted["slept"].items():
+        assert blocking[thread] * 1000 == pytest.approx(ns, rel=0.05, abs=10 ** 6), tracer.stdout
+        holds = [row for key, rows in maps["@hold_us"].items() if key.startswith(f"{thread},") for row in rows]
+        assert sum(row["count"] for row in holds if row["min"] >= 16384) >= 10, holds
+    assert "WARNING" not in tracer.stderr, tracer.stderr
+
+
+def test_the_lines_that_compute_and_those_that_wait(tmp_path: Path) -> None:
+    """Of a command, without --holds; the burner holds the lock, the other thread waits for it in its sleep's line."""
+    program = tmp_path / "burn.py"
+    program.write_text("import threading, time\n"
+                       "def burn():\n"
+                       "    while not ended:\n"
+                       "        sum(range(1000))\n"
+                       "ended = []\n"
+                       "time.sleep(1)  # a process is known a moment after it began\n"
+                       "threading.Thread(target=burn).start()\n"
+                       "for _ in range(60):\n"
+                       "    time.sleep(0.002)\n"
+                       "ended.append(1)\n")
+    done = run_sonde("pygil", "-f", "json", "-c", f"{sys.executable} {program}")
+    maps = maps_of(done.stdout)
+    assert any("burn.py:9)" in key for key in maps["@waited_us"]), done.stdout
+    assert any("burn (" in key and f"{program}:" in key for key in maps["@blocking_us"]), done.stdout
+
+
+def test_processes_that_have_no_lock_to_show(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        done = run_sonde("pygil", "-p", str(other.pid))
+        other.kill()
+    assert done.returncode == 1 and "maps no file of CPython's" in done.stderr
+    assert "No thread with the GIL of a CPython" in run_sonde("pygil", "-c", "true").stdout
+    assert "pygil needs a process" in run_sonde("pygil").stderr
+    assert "--holds needs a process that runs" in run_sonde("pygil", "--holds", "-c", "true").stderr
