@@ -13,7 +13,7 @@ from ..runtime.records.values import DecodingContext, Item, Items, OwnText, Scri
 from ..source import shown_location
 from ..spec import EventField, EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Buf
-from .format import Escape, Escapes, FormatMany, compile_format, compile_format_of_many
+from .format import Escape, Escapes, FormatMany, Frame, compile_format, compile_format_of_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,11 +48,17 @@ class Output(Protocol):
         """Whether it is JSON, where a row of a table is an object."""
 
     @property
+    def frame(self) -> Frame | None:
+        """What the output puts around each text of printf(), if it joins them."""
+
+    @property
     def escape(self) -> Escape | None: ...
     @property
     def escape_lines(self) -> Escape | None: ...
     @property
     def write_text(self) -> Callable[[bytes], object]: ...
+    @property
+    def write_texts(self) -> Callable[[bytes], object]: ...
     def flush(self, end: bool = False) -> None: ...
     def close(self) -> None: ...
     @property
@@ -122,7 +128,7 @@ class Printer:
             if several is None:
                 self.print_records(batch, act)
             else:
-                self.out.write_text(several(batch.buffer, batch.offsets))
+                self.out.write_texts(several(batch.buffer, batch.offsets))
 
     def _format_of_many(self, index: int) -> FormatMany | None:
         """What makes the text of many records of a site; None if that has to be done one by one."""
@@ -130,7 +136,7 @@ class Printer:
             site = self.spec.sites[index]
             plain = self.joins_lines and self.out.joins_text and self.rows is None
             self._joined[index] = compile_format_of_many(site.parts, site.fields, self.context, self._escapes(site),
-                                                        self._cut_warning(site)) \
+                                                        self._cut_warning(site), self.out.frame) \
                 if plain and site.kind == "printf" and not site.data.get("severity") else None
         return self._joined[index]
 

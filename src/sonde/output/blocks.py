@@ -62,16 +62,20 @@ class Rows:
 
 
 class BlockFormat:
-    """The function of one site from many records to their texts, joined."""
+    """The function of one site from many records to their texts, joined. ``before`` each of them stands a text, and
+    one of the ``numbers``."""
 
     def __init__(self, site: Site) -> None:
         self._texts, self._conversions = site.texts, site.conversions
         self._columns = [_compile_column(site, number) for number in range(len(site.arguments))]
         self._size = max([slot.offset + slot.size for slot in site.slots], default=0)
 
-    def __call__(self, buffer: bytes, offsets: Sequence[int]) -> bytes:
+    def __call__(self, buffer: bytes, offsets: Sequence[int], before: bytes = b"",
+                 numbers: Column | None = None) -> bytes:
         rows, template = Rows(buffer, offsets, self._size), self._texts[0]
         varying: list[Column] = []
+        if numbers is not None:
+            template, varying = before + b"%d" + template, [numbers]
         for conversion, column_of, text in zip(self._conversions, self._columns, self._texts[1:]):
             column = column_of(rows)
             if len(column) < rows.count:

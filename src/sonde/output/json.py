@@ -22,7 +22,8 @@ from ..runtime.records.values import (
     to_text,
 )
 from ..source import shown_location
-from .stream import Streams
+from .format import HARMLESS, Frame
+from .stream import NONE, Stream, Streams
 from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 
 TYPE_CHECKING = False
@@ -145,8 +146,14 @@ class JsonOutput(Streams):
     # Nothing that a terminal could trip over survives the quoting.
     escape: Callable[[str], str] | None = None
     escape_lines: Callable[[str], str] | None = None
-    joins_text = False
     takes_rows = True
+
+    def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
+        super().__init__(out, err, quiet)
+        self.write_texts = out.write  # of many printf(), each in its frame
+        self.joins_text = out.buffering != NONE
+        self.frame = Frame('{"type": "printf", "data": "', '"}\n', lambda text: quote_json(text)[1:-1],
+                           HARMLESS.replace(b'"', b""))
 
     def _write_message(self, kind: str, data: str, more: str = "") -> None:
         self.out.write(encode_text(f'{{"type": "{kind}"{more}, "data": {data}}}\n'))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..runtime.maps.full_maps import FullMap
     from ..runtime.records.number_rows import NumberRows
     from ..source import Span
+    from .format import Frame
 
 # Characters that steer terminals, and how they are shown. Some terminals know those of C1 as single bytes too.
 _PORTION = 1 << 13  # elements of a map that are made text at a time
@@ -163,12 +164,13 @@ class TextOutput(Streams):
     """
 
     takes_rows = False
+    frame: Frame | None = None
 
     def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
         super().__init__(out, err, quiet)
         self.escape: Callable[[str], str] | None = line_safe
         self.escape_lines = terminal_safe if out.terminal else None
-        self.write_text = out.write  # printf: its text goes straight to the stream
+        self.write_text = self.write_texts = out.write  # printf: its text goes straight to the stream
         self.joins_text = out.buffering != NONE
 
     # About the tracer ---------------------------------------------------------------------------------------------

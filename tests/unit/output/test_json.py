@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoding import Names
+from sonde import types as t
 from sonde.output import make_output
+from sonde.output.format import compile_format, compile_format_of_many
 from sonde.output.json import JsonOutput, quote_json, to_json
+from sonde.output.stream import Stream
 from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
 from sonde.runtime.records.values import (
     ArrayValue,
@@ -23,6 +27,7 @@ from sonde.runtime.records.values import (
     StructValue,
 )
 from sonde.source import Source, Span
+from sonde.spec import EventField, FormatPart
 
 
 def written(*calls: tuple[Any, ...]) -> str:
@@ -116,4 +121,19 @@ def test_the_interface_is_that_of_text() -> None:
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
     extra = {"write_text", "escape", "escape_lines", "write_row", "write_heading"}
-    assert public(TextOutput) - {"write_text"} == public(JsonOutput) - extra - {"joins_text"}
+    assert public(TextOutput) - {"frame"} == public(JsonOutput) - extra
+
+
+@given(st.lists(st.binary(max_size=15), min_size=1, max_size=9), st.text(max_size=9))
+def test_many_texts_are_the_objects_of_each(names: list[bytes], literal: str) -> None:
+    records = b"".join([number.to_bytes(4, "little") + name.ljust(16, b"\0") for number, name in enumerate(names)])
+    fields = [EventField(t.INT32, 0), EventField(t.Str(16), 4)]
+    parts = [FormatPart(literal.replace("\0", "")), FormatPart("", "d"), FormatPart(' "'), FormatPart("", "s"),
+             FormatPart("\n")]
+    written: list[bytes] = []
+    stream, offsets = Stream(-1), range(0, len(records), 20)
+    stream.write = written.append
+    out = JsonOutput(stream, stream)
+    for at in offsets:
+        out.write_text(compile_format(parts, fields, Names())(records, at))
+    assert compile_format_of_many(parts, fields, Names(), frame=out.frame)(records, offsets) == b"".join(written)

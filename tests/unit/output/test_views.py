@@ -7,6 +7,7 @@ import html.parser
 import io
 import re
 import shutil
+import struct
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -22,8 +23,9 @@ from sonde import compiling
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
 from sonde.output.look import read_asset
+from sonde.output.text import text_output
 from sonde.output.units import scale_value
-from sonde.output.views import VIEWS, Target, check_view, fitting_views, view_class
+from sonde.output.views import VIEWS, Target, ViewPrinter, check_view, fitting_views, view_class
 from sonde.output.views.csv import event_columns, key_columns
 from sonde.output.views.flame_diff import flame_diff
 from sonde.output.views.flamegraph import describe_early, flame_graph
@@ -34,6 +36,7 @@ from sonde.output.views.heatmap import terminal_lines
 from sonde.output.views.stacks import build_tree, folded_lines, read_folded
 from sonde.runtime.losses import Losses
 from sonde.runtime.maps.aggregates import Bucket, Histogram, LinearHistogram, Stats
+from sonde.runtime.records.batch import Batch, Records
 from sonde.runtime.records.events import Event
 from sonde.runtime.records.values import InetAddress, StackTrace
 from sonde.spec import ErrorSite, EventField, EventSite, FormatPart, ScriptSpec
@@ -487,6 +490,27 @@ def test_csv_of_events() -> None:
     run = Run("csv", script(sites=[site]))
     run.view.add_event(Event("printf", (1, 2, "x\udcff"), "tracepoint:a:b", 5 * SECOND, 0), site, "")
     assert run.finish() == "time,pid,took,arg3\n2023-11-14T22:13:25.000000000Z,1,2,x\ufffd\n"
+
+
+@pytest.mark.parametrize("name", [b"plain name", b"", b"a,b", b'"', b"\xff\x1b", b"\\"])
+def test_csv_of_many_events_is_that_of_each(name: bytes) -> None:
+    """Times with all numbers of leading zeros, across seconds, in order and not; texts that need quotes, and not."""
+    fields = [EventField(t.INT64, 16), EventField(COMM, 24), EventField(t.INT16, 40)]
+    site = EventSite("printf", None, fields, 48, [FormatPart("", "d"), FormatPart("", "s"), FormatPart("", "d")])
+    steps = [0, 1, 1, 8, 90, 900, 9_000, 90_000, 899_999, 9_000_000, 90_000_000, SECOND, 5, 3 * SECOND - 7]
+    ordered = [5 * SECOND + sum(steps[:count + 1]) for count in range(len(steps))]
+    for times in (ordered, ordered[::-1]):
+        data = b"".join([struct.pack("=IIQq16shxxxxxx", 0, 1, time, -time, name, number % 3 - 1)
+                         for number, time in enumerate(times)])
+        written = []
+        for records in (Records([Batch(0, data, times, 0, range(0, len(data), 48))]),
+                        Records([Batch(0, data, [time], 0, [at * 48]) for at, time in enumerate(times)])):
+            run = Run("csv", script(sites=[site]))
+            text = text_output(run.pieces.append)
+            printer = ViewPrinter(run.view.spec, Names(), text, lambda *_: [], print, run.view)
+            printer.print_batches(records, print)
+            written.append(b"".join([piece.encode() if isinstance(piece, str) else piece for piece in run.pieces]))
+        assert written[0] == written[1] and written[0].count(b"\n") == 1 + len(times)
 
 
 def test_csv_of_a_tools_tables() -> None:

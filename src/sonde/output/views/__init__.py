@@ -30,7 +30,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from ...runtime.records.batch import Batch, Records
     from ...runtime.records.values import DecodingContext
+    from .view import RowsOf
 
 # The name of each view, in the order in which they are listed: its module, and what it makes of a script.
 VIEWS = {
@@ -235,7 +237,24 @@ class ViewPrinter(Printer):
         self._lines = _Lines(view, out.write_text)
         takes_rows = view.takes_rows and (view.target.table or has_tables(spec))
         self._tool = Rows(view.target.table, context, self._lines, has_tables(spec)) if takes_rows else None
+        self._rows: dict[int, RowsOf | None] = {}  # by site
         super().__init__(spec, context, out, take, warnings, outside=outside)
+
+    def print_batches(self, records: Records, act: Callable[[int], object]) -> None:
+        """Print records; many of one site as the view writes them, where it can."""
+        for batch in records.batches:
+            text = self._text_of_many(batch, batch.sites) if isinstance(batch.sites, int) and len(batch) > 1 else None
+            if text is None:
+                self.print_records(batch, act)
+            else:
+                self.view.write(text)
+                self._last = batch.times[-1]
+
+    def _text_of_many(self, batch: Batch, index: int) -> bytes | None:
+        if index not in self._rows:
+            self._rows[index] = self.view.compile_rows(index, self.spec.sites[index], self.context)
+        rows = self._rows[index]
+        return rows(batch) if rows is not None else None
 
     @property
     def unplaced_lines(self) -> int:

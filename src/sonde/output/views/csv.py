@@ -8,6 +8,7 @@ of a file begin with ``#``: which run it is, and what was lost (pandas: ``commen
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from ... import types as t
@@ -16,14 +17,22 @@ from ...runtime.maps.series import Series
 from ...runtime.records.events import Event
 from ...runtime.records.values import Items, ScriptValue, StackTrace, to_text, value_members
 from ...spec import EventSite, FormatPart, MapSpec, ScriptSpec
+from ..format import HARMLESS, compile_block
 from ..table_rows import RowCell, has_tables, table_columns
 from ..text import terminal_safe
 from .stacks import frame_names
 from .view import View as Base
 from .view import comes_out, key_parts, key_types
 
-CellValue = int | float | str
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...runtime.records.batch import Batch
+    from ...runtime.records.values import DecodingContext
+    from .view import RowsOf
 
+CellValue = int | float | str
+_HARMLESS = HARMLESS.translate(None, b'",')  # what stands in a cell as it is
+_SECOND = 1_000_000_000  # ns
 
 
 class CsvView(Base):
@@ -90,6 +99,31 @@ class CsvView(Base):
         args = event_values(event, site)
         lead = [getattr(event, name) for name in self.target.lead]
         self._write_row(event.time, event.probe, self._events[event.site], [cell_value(arg) for arg in [*lead, *args]])
+
+    def compile_rows(self, index: int, site: EventSite, context: DecodingContext) -> RowsOf | None:
+        plain = site.kind == "printf" and index in self._events and not self._several and not self.target.lead
+        parts = [FormatPart("Z")]
+        for field in site.fields if plain else ():
+            if type(field.type) not in (t.Int, t.Str):
+                return None
+            number = ("d" if getattr(field.type, "signed", False) else "u") if isinstance(field.type, t.Int) else ""
+            parts += [FormatPart(","), FormatPart("", number or "s", "", "ll" if number else "")]
+        return self._block_of_rows([*parts, FormatPart("\n")], site, context) if plain else None
+
+    @staticmethod
+    def _block_of_rows(parts: list[FormatPart], site: EventSite, context: DecodingContext) -> RowsOf:
+        block = compile_block(parts, site.fields, context, _HARMLESS)
+        offset = context.wall_clock(0, "boot")
+
+        def rows_of(batch: Batch) -> bytes | None:
+            texts = []
+            for start, stop, before, numbers in split_times(batch.times, offset):
+                text = block(batch.buffer, batch.offsets[start:stop], before, numbers)
+                if text is None:
+                    return None
+                texts.append(text)
+            return b"".join(texts) if texts else None
+        return rows_of
 
     def finish(self) -> None:
         self.heading(())
@@ -218,6 +252,20 @@ def cell_value(value: ScriptValue) -> CellValue:
 def utf8(text: str) -> str:
     """Text without bytes that are none."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def split_times(times: Sequence[int], offset: int) -> Iterator[tuple[int, int, bytes, list[int]]]:
+    """Times in order, from one index to another, that ``offset`` makes times since 1970: the digits that stand before
+    each of their timestamps, and as numbers the rest of them but for the ``Z``. None of times that are in no order."""
+    at = 0 if sorted(times) == times else len(times)
+    while at < len(times):
+        wall = times[at] + offset
+        length = len(str(wall % _SECOND))
+        start = wall // _SECOND * _SECOND
+        stop = bisect_left(times, start - offset + 10 ** length, at)
+        before, start = iso_timestamp(start)[:-1 - length].encode(), start - offset
+        yield at, stop, before, [time - start for time in times[at:stop]]
+        at = stop
 
 
 def iso_timestamp(wall: int) -> str:

@@ -14,8 +14,13 @@ from ..table_rows import RowCell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...runtime.records.values import Clock, Item, Items, ScriptValue
+    from typing import TypeAlias
+
+    from ...runtime.records.batch import Batch
+    from ...runtime.records.values import Clock, DecodingContext, Item, Items, ScriptValue
     from . import Target
+
+    RowsOf: TypeAlias = "Callable[[Batch], bytes | None]"
 
 _PAIR = 400  # bytes of a key with its value, without the texts in the key
 
@@ -61,6 +66,11 @@ class View:
 
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
         """An event; ``text`` is what printf() made of it."""
+
+    def compile_rows(self, index: int, site: EventSite, context: DecodingContext) -> RowsOf | None:
+        """The function from many records of a site, the one with this index, to what the view writes of them, or None
+        if they have to come one by one, as those of other sites have."""
+        return None
 
     def heading(self, names: Sequence[str], table: str = "") -> None:
         """The columns of the rows that follow; only for views with ``takes_rows``."""
