@@ -43,7 +43,8 @@ NOT_HERE = {
 # times.
 STAND_INS = (
     (r"-p \d{3,}\b", "-p {pid}"), (r"\bid:87\b", "id:{program}"), (r"\bweb\[001-500\]", "web[001-003]"),
-    (r"/etc/systemd/system/", ""), (r"/var/tmp/", "dumps/"), (r"/srv/server|/usr/local/bin/server", "./busy"),
+    (r"/etc/systemd/system/|(?<=> )(?:~|/usr/local)/\S*/", ""), (r"/usr/local/share/man\b", "dumps/man"),
+    (r"/var/tmp/", "dumps/"), (r"/srv/server|/usr/local/bin/server", "./busy"),
     (r"http://collector:4318|http://127\.0\.0\.1:4318", "{collector}"), (r"python3\.12 ", "python3 "),
     (r"-C (web\.service|prod/\S+)", "-C {group}"), (r"'\.\.\.'", "'profile:hz:99 {{ @ = count(); }}'"),
     (r"(flame|overhead|--heatmap)( .*?)? (10|60)(?= |$)", r"\1\2 1"), (r" &$", ""),
@@ -53,7 +54,7 @@ STAND_INS = (
 
 _START = re.compile(r"([$#] )?(?=(?:\w+=\S+ |sudo )*(?:sonde|python3?|curl|docker|kubectl|make|systemctl)\s)")
 _FORM = re.compile(r"\.{3}|[\[|]|\b(?:FILE|PATH|PACK|ADDRESS|TOOL|SCRIPT|RECORDING|HOSTS|BEFORE|COMMAND|PROBE|"
-                   r"PATTERN|FUNCTION|DISK|EXPR|TTY|PID|BUILD-ID)\b")  # a form of usage, outside of quotes
+                   r"PATTERN|FUNCTION|DISK|EXPR|TTY|PID|BUILD-ID|SHELL|DIR)\b")  # a form of usage, outside of quotes
 
 
 class Shown(NamedTuple):

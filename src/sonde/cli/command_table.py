@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The name of each command, and its lines in ``sonde --help``.
+# The name of each command, and how it is used.
 COMMANDS = {
     "top": "top [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
     "serve": "serve [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
@@ -32,10 +32,19 @@ COMMANDS = {
     "check": "check [--btf FILE] [-f FORMAT] SCRIPT...",
     "lsp": "lsp [--btf FILE]",
     "help": "help [NAME | QUESTION]",
+    "man": "man [NAME | --write DIR]",
+    "completion": "completion SHELL",
     "version": "version",
     "fleet": "fleet -H HOSTS | --dask ADDRESS [options] FILE | TOOL [parameters] | -e 'PROGRAM' [SECONDS]",
     "agent": "agent --stdio | --socket PATH",
     "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters] | --agent [GROUP]",
+}
+TOPICS = {  # of commands, in the order of ``sonde --help``
+    "COMMANDS FOR RUNS": "top serve record replay diff dump cost overhead",
+    "COMMANDS THAT TRACE": "flame profile trace argdist packets tcpsubnet",
+    "COMMANDS FOR RUNTIMES OF LANGUAGES": "ucalls uflow ugc uobjnew ustat uthreads",
+    "COMMANDS FOR MANY HOSTS, AND OTHER SYSTEMS": "fleet agent export unit",
+    "COMMANDS FOR THIS MACHINE, AND HELP": "help man completion tools doctor check symbols lsp version",
 }
 VIEWERS = ("top", "serve", "record")  # words before the program that say what is made of the run
 WRAPPERS = ("fleet", "export", "unit", "cost")  # commands that take a program, which may be a tool with its own options

@@ -13,7 +13,7 @@ from ..kernel import notices
 from ..source import Source, shorten_message
 from . import commands
 from .command_table import COMMANDS
-from .options import Parsed, parse_command_line, usage_text
+from .options import Parsed, parse_command_line
 from .requests import (
     ask_for_recording,
     new_trace,
@@ -161,7 +161,8 @@ def _dispatch_command(parsed: Parsed) -> int:
         raise UsageError(f"one form at a time: --heatmap or -f {parsed.get('format')}")
     tool = words[0] if words and not parsed.has("e") else ""
     if parsed.has("help") and not tool and not parsed.command:
-        sys.stdout.write(usage_text())
+        from .pages.overview import overview
+        sys.stdout.write(overview())
         return 0
     if parsed.has("version"):
         sys.stdout.write(f"sonde v{__version__}\n")

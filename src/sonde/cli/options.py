@@ -26,63 +26,63 @@ class Option(Record):
         return max(self.names, key=len).lstrip("-")
 
 
-OPTIONS = [
-    Option(("-e",), "PROGRAM", "OPTIONS", "run this program"),
-    Option(("-l", "--list"), "[SEARCH]", "OPTIONS", "list probes, structs and enums; with -v their arguments"),
-    Option(("-p", "--pid"), "PID", "OPTIONS", "trace this process only, and end with it"),
-    Option(("-C", "--container"), "NAME", "OPTIONS",
+OPTIONS = [  # in the order of --help, by topic
+    Option(("-e",), "PROGRAM", "PROGRAMS", "run this program"),
+    Option(("-l", "--list"), "[SEARCH]", "PROGRAMS", "list probes, structs and enums; with -v their arguments"),
+    Option(("-I",), "DIR", "PROGRAMS", "also look for C headers in this directory"),
+    Option(("--include",), "FILE", "PROGRAMS", "as if the program began with #include FILE"),
+    Option(("--unsafe",), "", "PROGRAMS", "allow system(), signal() and other functions that act"),
+    Option(("--dry-run",), "", "PROGRAMS", "end as soon as everything is attached"),
+    Option(("--fmt",), "", "PROGRAMS", "print the program formatted"),
+    Option(("--probe-filter",), "REGEX", "PROGRAMS", "attach only matching probes"),
+    Option(("--mode",), "MODE", "PROGRAMS", "trace, test, bench, format, codegen (compile only) or compiler-bench"),
+    Option(("--test",), "", "PROGRAMS", "run the script's test probes; the status says whether all passed"),
+    Option(("--bench",), "", "PROGRAMS", "measure the script's bench probes"),
+    Option(("-p", "--pid"), "PID", "WHAT TO TRACE", "trace this process only, and end with it"),
+    Option(("-C", "--container"), "NAME", "WHAT TO TRACE",
            "trace this container, pod or service only: its name, or a container's id"),
-    Option(("--by",), "KIND", "OPTIONS", "container, pod or service: show it in place of process names"),
-    Option(("-c", "--cmd"), "COMMAND", "OPTIONS",
+    Option(("--by",), "KIND", "WHAT TO TRACE", "container, pod or service: show it in place of process names"),
+    Option(("-c", "--cmd"), "COMMAND", "WHAT TO TRACE",
            "run a command when everything is attached, and end with it; tools with [-p PID] trace what it starts"),
-    Option(("--follow",), "", "OPTIONS", "with -p or -c: also trace what the process starts, and nothing else"),
-    Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
-    Option(("-f", "--format"), "FORMAT", "OPTIONS",
+    Option(("--follow",), "", "WHAT TO TRACE", "with -p or -c: also trace what the process starts, and nothing else"),
+    Option(("-o", "--output"), "FILE", "OUTPUT", "write the trace's output to a file"),
+    Option(("-f", "--format"), "FORMAT", "OUTPUT",
            "output format: text, json, folded, flamegraph, pprof, otlp, heatmap, dot, html, csv, perfetto or "
            "recording"),
-    Option(("--record",), "FILE", "OPTIONS", "keep the run in a recording as well, for sonde replay and sonde diff"),
-    Option(("--events",), "PROBES", "OPTIONS", "record: all events of these tracepoints, for scripts of replay -e"),
-    Option(("--flight",), "TIME[,SIZE]", "OPTIONS",
+    Option(("--heatmap",), "", "OUTPUT", "-f heatmap: histograms over time"),
+    Option(("--every",), "SECONDS", "OUTPUT", "how often top, serve and heat maps read maps (1)"),
+    Option(("--count",), "N", "OUTPUT", "end after N blocks of what interval probes print"),
+    Option(("--redraw",), "", "OUTPUT", "on a terminal, draw each block over the last one, as tools do"),
+    Option(("--no-redraw",), "", "OUTPUT", "each block below the one before it"),
+    Option(("--port",), "PORT", "OUTPUT", "serve: the port on 127.0.0.1 (any that is free)"),
+    Option(("-B",), "MODE", "OUTPUT", "output buffering: line, full or none"),
+    Option(("-q", "--quiet"), "", "OUTPUT", "keep messages about the tracer quiet"),
+    Option(("-v", "--verbose"), "", "OUTPUT", "details: how probes are attached, the verifier's whole log"),
+    Option(("-k", "--warnings"), "", "OUTPUT", "count and report failed reads of memory too"),
+    Option(("--no-warnings",), "", "OUTPUT", "no warnings"),
+    Option(("--record",), "FILE", "RECORDINGS", "keep the run in a recording as well, for sonde replay and sonde diff"),
+    Option(("--events",), "PROBES", "RECORDINGS", "record: all events of these tracepoints, for scripts of replay -e"),
+    Option(("--flight",), "TIME[,SIZE]", "RECORDINGS",
            "30s[,64M]: keep the latest records in the kernel, and write them when a dump is requested"),
-    Option(("--flight-to",), "DIR", "OPTIONS", "flight: write each dump to a file there; the 16 newest stay"),
-    Option(("--when",), "CONDITION", "OPTIONS", "flight: dump when it becomes true: '@errors > 10 within 1s'"),
-    Option(("--heatmap",), "", "OPTIONS", "-f heatmap: histograms over time"),
-    Option(("--every",), "SECONDS", "OPTIONS", "how often top, serve and heat maps read maps (1)"),
-    Option(("--count",), "N", "OPTIONS", "end after N blocks of what interval probes print"),
-    Option(("--redraw",), "", "OPTIONS", "on a terminal, draw each block over the last one, as tools do"),
-    Option(("--no-redraw",), "", "OPTIONS", "each block below the one before it"),
-    Option(("--port",), "PORT", "OPTIONS", "serve: the port on 127.0.0.1 (any that is free)"),
-    Option(("-B",), "MODE", "OPTIONS", "output buffering: line, full or none"),
-    Option(("-q", "--quiet"), "", "OPTIONS", "keep messages about the tracer quiet"),
-    Option(("-v", "--verbose"), "", "OPTIONS", "details: how probes are attached, the verifier's whole log"),
-    Option(("-k", "--warnings"), "", "OPTIONS", "count and report failed reads of memory too"),
-    Option(("--no-warnings",), "", "OPTIONS", "no warnings"),
-    Option(("--memory",), "SIZE", "OPTIONS", "use at most this much memory beyond maps and rings (128M)"),
-    Option(("--budget",), "SHARE", "OPTIONS",
+    Option(("--flight-to",), "DIR", "RECORDINGS", "flight: write each dump to a file there; the 16 newest stay"),
+    Option(("--when",), "CONDITION", "RECORDINGS", "flight: dump when it becomes true: '@errors > 10 within 1s'"),
+    Option(("--memory",), "SIZE", "LIMITS", "use at most this much memory beyond maps and rings (128M)"),
+    Option(("--budget",), "SHARE", "LIMITS",
            "limit the script's programs to this share of one CPU, such as 2%; beyond it events are skipped"),
-    Option(("--unsafe",), "", "OPTIONS", "allow system(), signal() and other functions that act"),
-    Option(("--returns",), "WAY", "OPTIONS",
+    Option(("--returns",), "WAY", "LIMITS",
            "uretprobes: at the functions' return instructions, or by the kernel's return probe (instructions, kernel)"),
-    Option(("--dry-run",), "", "OPTIONS", "end as soon as everything is attached"),
-    Option(("--test",), "", "OPTIONS", "run the script's test probes; the status says whether all passed"),
-    Option(("--bench",), "", "OPTIONS", "measure the script's bench probes"),
-    Option(("--mode",), "MODE", "OPTIONS", "trace, test, bench, format, codegen (compile only) or compiler-bench"),
-    Option(("--fmt",), "", "OPTIONS", "print the program formatted"),
-    Option(("--probe-filter",), "REGEX", "OPTIONS", "attach only matching probes"),
-    Option(("--no-feature",), "LIST", "OPTIONS", "do not use these kernel features"),
-    Option(("-I",), "DIR", "OPTIONS", "also look for C headers in this directory"),
-    Option(("--include",), "FILE", "OPTIONS", "as if the program began with #include FILE"),
-    Option(("--debuginfo",), "DIR[:DIR]", "OPTIONS", "look for separate debug files in these directories first"),
-    Option(("--debuginfod",), "URLS", "OPTIONS",
+    Option(("--no-feature",), "LIST", "LIMITS", "do not use these kernel features"),
+    Option(("--debuginfo",), "DIR[:DIR]", "SYMBOLS", "look for separate debug files in these directories first"),
+    Option(("--debuginfod",), "URLS", "SYMBOLS",
            "ask these servers for debug files, by build id; '': none, not those of DEBUGINFOD_URLS either"),
-    Option(("--traceable-functions",), "FILE", "OPTIONS", "the functions that can be traced, one to a line"),
-    Option(("-h", "--help"), "", "OPTIONS", "this help; after a tool's name, the tool's help"),
-    Option(("-V", "--version"), "", "OPTIONS", "the version"),
-    Option(("--info",), "", "OPTIONS", "what this kernel offers"),
+    Option(("--traceable-functions",), "FILE", "SYMBOLS", "the functions that can be traced, one to a line"),
+    Option(("--btf",), "[FILE]", "SYMBOLS", "the kernel's types, if it shows none; check, doctor: another kernel's"),
+    Option(("-h", "--help"), "", "HELP", "this help; after a tool's name, the tool's help"),
+    Option(("-V", "--version"), "", "HELP", "the version"),
+    Option(("--info",), "", "HELP", "what this kernel offers"),
+    Option(("--check",), "", "HELP", "tools: say which work on this kernel, how, and why the others do not"),
     Option(("-d", "--debug"), "STAGE", "DEBUGGING", "show a stage of the compiler, or all"),
     Option(("--stats",), "", "DEBUGGING", "runs and time of each program at the end"),
-    Option(("--check",), "", "DEBUGGING", "tools: say which work on this kernel, how, and why the others do not"),
-    Option(("--btf",), "[FILE]", "DEBUGGING", "the kernel's types, if it shows none; check, doctor: another kernel's"),
     Option(("--verify-llvm-ir",), "", "NOTHING TO DO", "accepted for compatibility: Sonde does not use LLVM"),
     Option(("--usdt-file-activation",), "", "NOTHING TO DO", "the kernel activates probes wherever their file is used"),
     Option(("--dwarf-pid",), "PID", "NOTHING TO DO", "dw_ustack finds the unwind tables of every process"),
@@ -213,7 +213,7 @@ class _Parser:
     def _find_option(self, word: str) -> tuple[Option, str | None]:
         """The option, and the value that is part of the word, if there is one."""
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        row = self.known.get(name) or _find_abbreviated(name, self.known)
+        row = self.known.get(name) or find_abbreviated(name, self.known)
         if row is not None:
             return row, value if equals else None
         if not word.startswith("--") and word[:2] in self.known:
@@ -284,7 +284,7 @@ def _split_switches(word: str, known: dict[str, Option]) -> list[str]:
     return sorted(letters, key=lambda letter: letter in known and known[letter].value.startswith("["))
 
 
-def _find_abbreviated(name: str, known: dict[str, Option]) -> Option | None:
+def find_abbreviated(name: str, known: dict[str, Option]) -> Option | None:
     """The option whose name begins with ``name``, as getopt_long(3) has it; OptionError if that may be several."""
     names = [each for each in known if each.startswith(name)] if name.startswith("--") else []
     if len({known[each].key for each in names}) > 1:
@@ -323,24 +323,3 @@ def _meant_options(word: str, names: Iterable[str]) -> list[str]:
     from ..language.diagnostics import nearest_names
     bare = {name.lstrip("-"): name for name in names if len(name) > 2}
     return [f"did you mean {bare[close]}?" for close in nearest_names(word.lstrip("-"), bare, least=0.7)[:1]]
-
-
-def usage_text() -> str:
-    """``--help``."""
-    lines = ["USAGE:", "    sonde [options] FILE [parameters]", "    sonde [options] - [parameters]",
-             "    sonde [options] -e 'PROGRAM' [parameters]", "    sonde TOOL [options]",
-             *[f"    sonde {line}" for line in COMMANDS.values()], ""]
-    for group in dict.fromkeys(row.group for row in OPTIONS):
-        lines.append(f"{group}:")
-        for row in [r for r in OPTIONS if r.group == group]:
-            left = ", ".join(row.names) + (f" {row.value}" if row.value else "")
-            lines.append(f"    {left:26}  {row.help}")
-        lines.append("")
-    lines += ["EXAMPLES:",
-              "    sonde -l '*sleep*'                                    list probes containing \"sleep\"",
-              "    sonde -e 'tracepoint:syscalls:sys_enter_openat { printf(\"%s %s\\n\", comm, str(args.filename)); }'",
-              "                                                          files opened, by process",
-              "    sonde -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'",
-              "                                                          system calls by process",
-              "    sonde tcpstates                                       run a tool; `sonde tools` lists them"]
-    return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from ..types import GROUPS
 from . import commands
 from .display_choice import count, is_watched, makes_recording, parse_memory
 from .options import TOOL as TOOLS_OWN
-from .options import Option, Parsed, budget_of, usage_text
+from .options import Option, Parsed, budget_of
 from .script_names import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
 
 TYPE_CHECKING = False
@@ -71,7 +71,8 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
     if parsed.has("e"):
         return Source("stdin", parsed.get("e")), words + parsed.rest
     if not words:
-        print_to_stderr(usage_text())
+        from .pages.overview import overview
+        print_to_stderr(overview())
         raise UsageError("USAGE: filename or -e 'program' required.")
     name, params = words[0], words[1:] + parsed.rest
     if name == "-":

@@ -97,7 +97,7 @@ def _complete_probe(document: Document, offset: int) -> Iterator[Suggestion]:
     if kind is None:
         return
     try:
-        names = _probe_names(document.machine.world, kind.name, rest)
+        names = probe_names(document.machine.world, kind.name, rest)
     except SondeError:  # such as tracefs that only root may read
         return
     yield from _matching(names, rest, start + len(head) + 1, "event", f"{kind.name} probe")
@@ -106,7 +106,7 @@ def _complete_probe(document: Document, offset: int) -> Iterator[Suggestion]:
 PROVIDERS_BY_NAME = {row.name: row for row in PROVIDERS}
 
 
-def _probe_names(world: World, kind: str, rest: str) -> list[str]:
+def probe_names(world: World, kind: str, rest: str) -> list[str]:
     """What can follow ``kind:``, as far as the machine has a list of it."""
     if kind in ("interval", "profile"):
         unit, colon, _ = rest.partition(":")

@@ -196,9 +196,11 @@ def find_tool(name: str) -> Tool | None:
 
 
 def tool_help(tool: Tool) -> str:
-    """What ``sonde TOOL --help`` prints."""
-    parts = [f"{tool.name}: {tool.purpose}"]
-    parts += [f"{title}\n{tool.sections[title]}" for title in SECTIONS if title in tool.sections]
+    """What ``sonde TOOL --help`` prints: 80 columns wide, but for output in examples."""
+    from .page_layout import blocks_of, lay_out, wrap_words
+    parts = ["\n".join(wrap_words(f"{tool.name}: {tool.purpose}", "", "  "))]
+    parts += ["\n".join([title, *lay_out(blocks_of(title, tool.sections[title]))])
+              for title in SECTIONS if title in tool.sections]
     return "\n\n".join(parts) + "\n"
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import sonde
+from sonde.cli.search import build, index
 from support import environment
 
 PROJECT = Path(__file__).parents[3]
+sys.path[:0] = [str(PROJECT / "scripts")]
+
+import manual  # noqa: E402
+
 PUBLIC = [
     "AttachError", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
     "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "Options", "PrivilegeError",
@@ -62,6 +71,22 @@ def test_the_steps_of_a_release_exist() -> None:
             assert set(words[1:]) <= targets, command
         for word in words:
             assert not word.startswith(("scripts/", "tests/", ".ci/")) or (PROJECT / word).exists(), command
+
+
+def test_the_wheel_is_small() -> None:
+    """All that is in it, packed as a wheel is, with a digest of each file in RECORD."""
+    files = {path.relative_to(PROJECT / "src").as_posix(): path.read_bytes()
+             for path in (PROJECT / "src" / "sonde").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    files |= {f"sonde_tracer-0.0.0.data/data/{path}": text.encode() for path, text in manual.files().items()}
+    files |= {f"sonde_tracer.dist-info/{each}": (PROJECT / each).read_bytes() for each in ("LICENSE", "README.md")}
+    files["sonde/cli/search/index.txt"] = index.index_text(build.collect_entries()).encode()
+    record = "".join([f"{name},sha256={base64.b64encode(hashlib.sha256(data).digest()).decode()},{len(data)}\n"
+                      for name, data in files.items()])
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, data in (files | {"RECORD": record.encode()}).items():
+            wheel.writestr(name, data)
+    assert 1_500_000 < len(packed.getvalue()) < 2_000_000
 
 
 def test_the_core_depends_on_nothing() -> None:

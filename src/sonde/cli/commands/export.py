@@ -50,7 +50,7 @@ COLUMNS
                               as summary, other numbers as gauge
   sonde_trace_lost_events     by probe: events that found the ring full
   sonde_trace_skipped_events  by probe: the kernel did not run the program
-  sonde_trace_withheld_events by probe: skipped since --budget was spent
+  sonde_trace_withheld_events   by probe: skipped since --budget was spent
   sonde_trace_detached_seconds  for how long probes were detached for --budget: what came then is not counted
   sonde_trace_failures        by kind and line: map full, failed reads, lost stacks ...
   sonde_trace_info            1, with the labels command, host and kernel

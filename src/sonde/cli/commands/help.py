@@ -33,7 +33,7 @@ NEEDS
   nothing
 
 NOTES
-  `man sonde` and `man sonde-tcplife` have the same pages, where Sonde was installed by pip or pipx.
+  `sonde man tcplife` shows the same as a manual page.
 """
 TAKES = set[str]()
 
@@ -42,10 +42,10 @@ def main(parsed: Parsed) -> int:
     """Print it; the exit status."""
     from ... import tools
     from ..command_table import COMMANDS, own_words
-    from ..options import usage_text
     from . import command_page
     if len(parsed.words) < 2:
-        sys.stdout.write(usage_text())
+        from ..pages.overview import overview
+        sys.stdout.write(overview())
         return 0
     if len(parsed.words) > 2:
         return _answer(" ".join(parsed.words[1:]))

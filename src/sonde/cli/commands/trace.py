@@ -21,7 +21,8 @@ USAGE
   sonde trace [OPTIONS] [-p PID] PROBE [PROBE ...]
 
   PROBE is one word of the shell, in bcc's form:
-    [p|r]:[LIBRARY]:FUNCTION[+OFFSET][(SIGNATURE)] [(CONDITION)] ["FORMAT", VALUES]
+    [p|r]:[LIBRARY]:FUNCTION[+OFFSET][(SIGNATURE)] [(CONDITION)]
+        ["FORMAT", VALUES]
     t:CATEGORY:EVENT [(CONDITION)] ["FORMAT", VALUES]
     u:LIBRARY:PROBE [(CONDITION)] ["FORMAT", VALUES]
   p is the entry of a function, r its return, t a tracepoint, u a static probe of a program (USDT). LIBRARY is a path, a

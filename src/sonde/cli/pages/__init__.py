@@ -1,0 +1,1 @@
+"""What Sonde says of itself: ``sonde --help``, and manual pages."""
