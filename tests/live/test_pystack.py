@@ -119,6 +119,15 @@ def test_forms_of_output(tmp_path: Path) -> None:
     assert shown.count(f"        down ({tmp_path}/deep.py:5)\n") == 2 and "]: 3" in shown
 
 
+def test_calls_in_one_line_are_one_key(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text("import os\nfor _ in range(100):\n    os.getppid(); os.getppid()\n")
+    done = run_sonde("-c", f"{sys.executable} {tmp_path}/twice.py", "-e", "t:syscalls:sys_enter_getppid /pid == cpid/ "
+                     "{ @[pystack] = count(); @sum[comm, pystack(1)] = sum(2); @last[pystack] = nsecs; }")
+    shown = re.findall(r"^@(\w*)\[[^\]]*twice.py:3\)\n\]: (\d+)$", done.stdout, re.M)
+    assert [(name, value) for name, value in shown if name != "last"] == [("", "200"), ("sum", "400")]
+    assert [name for name, _ in shown].count("last") == 2  # two times do not add up
+
+
 def test_no_stack_of_other_programs(tmp_path: Path) -> None:
     done = run_sonde("-c", "/bin/sh -c :", "-e", "t:syscalls:sys_enter_close /pid == cpid/ { @[pystack] = count(); }")
     assert re.fullmatch(r"\s*@\[\s*\]: \d+\s*", done.stdout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...base.record import Value
 from ...layouts.event_records import read_header
 from ...spec import EventSite, MapSpec, ScriptSpec
-from ...types import Aggregate, Int, Tuple, round_up
+from ...types import PYTHON, Aggregate, Int, Stack, Tuple, Type, round_up
 from ..context import is_group
 from ..maps.access import Map, RawItem, RawValue
 from ..maps.aggregate_values import aggregate_value
@@ -129,8 +129,9 @@ class MapDecoder:
 
     @property
     def has_names(self) -> bool:
-        """Whether elements of different keys may belong together: those of a container's control groups do."""
-        return self._spec.key is not None and is_group(self._spec.key)
+        """Whether elements of different keys may belong together: those of a container's control groups do, and those
+        of Python stacks that differ only in instructions of one line."""
+        return self._spec.key is not None and (is_group(self._spec.key) or _has_lines(self._spec.key))
 
     def decode_items(self, raw: Sequence[RawItem]) -> list[Item]:
         """All (key, value) pairs. What belongs together is one of them, if it can be added up."""
@@ -150,6 +151,13 @@ class MapDecoder:
         if self._aggregate is not None:
             return add_states(self._aggregate, [value for value in values if not isinstance(value, bytes)])
         return add_numbers([value for value in values if isinstance(value, bytes)], self._spec.value_size)
+
+
+def _has_lines(type: Type) -> bool:
+    """Whether values of the type are stacks of Python functions, which are shown by lines, or tuples with such."""
+    if isinstance(type, Tuple):
+        return any(map(_has_lines, type.of))
+    return isinstance(type, Stack) and type.mode == PYTHON
 
 
 class MapReader:
