@@ -141,7 +141,8 @@ def test_short_processes_are_shown_or_counted(tmp_path: Path) -> None:
     with Tracer("-e", f'tracepoint:syscalls:sys_enter_getresgid /comm == "{Path(sys.executable).name[:15]}"/ '
                 "{ @[pystack] = count(); }") as tracer:
         subprocess.run(["bash", target], check=True)
-    shown = len(re.findall(r"^ +go \(<string>:2\)\n +<module> \(<string>:3\)$", tracer.stdout, re.M))
+    go = r"^ +go \(<string>:2\)\n +<module> \(<string>:3\)\n\]: (\d+)$"
+    shown = sum(map(int, re.findall(go, tracer.stdout, re.M)))
     unread = re.search(r"(\d+) Python stacks? or tasks? not read", tracer.stderr)
     assert shown + (int(unread[1]) if unread else 0) == count
     assert shown
