@@ -5,6 +5,7 @@
  * nswork call N                 N calls of f(path, number)
  * nswork tcp N                  N loopback TCP connections, opened, accepted and closed
  * nswork burst N SIZE USEC      N getppid calls, a pause of USEC after each SIZE
+ * nswork pace N RATE           N getppid calls, RATE each second: what is due in each millisecond at once
  * nswork flood THREADS SPIN KIND
  *                               until killed: rounds of SPIN and a getppid call, or with KIND f a call of f(); prints for
  *                               each 5 ms of each thread: time, rounds, nanoseconds of the rounds that were timed whole
@@ -133,6 +134,21 @@ static void bursts(long n, long size, long usec)
 	}
 }
 
+static void paced(long n, long rate)
+{
+	struct timespec due;
+	long each = rate / 1000;
+
+	clock_gettime(CLOCK_MONOTONIC, &due);
+	for (; n > 0; n -= each) {
+		getppids(n < each ? n : each);
+		due.tv_nsec += 1000000;
+		if (due.tv_nsec >= 1000000000)
+			due.tv_sec++, due.tv_nsec -= 1000000000;
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+	}
+}
+
 static double now(void)
 {
 	struct timespec t;
@@ -217,6 +233,8 @@ int main(int argc, char **argv)
 		switches(n);
 	else if (!strcmp(argv[1], "burst") && argc > 4)
 		bursts(n, atol(argv[3]), atol(argv[4]));
+	else if (!strcmp(argv[1], "pace") && argc > 3)
+		paced(n, atol(argv[3]));
 	else if (!strcmp(argv[1], "flood") && argc > 4) {
 		calls_f = argv[4][0] == 'f';
 		floods(n, atol(argv[3]));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Speed, measured as ratios in one run: Sonde beside bpftrace, where it is installed.
 
-    bench/run.py [--quick] [--rounds N] [--only startup,four,kernel,drain,flood,ring,keys,attach,clauses,own,budget]
-                 [--sonde COMMAND] [--peer BPFTRACE]... [--json FILE]
+    bench/run.py [--quick] [--rounds N] [--only startup,four,kernel,drain,flood,ring,minute,keys,attach,clauses,own,
+                 budget] [--sonde COMMAND] [--peer BPFTRACE]... [--json FILE]
 
 Prints Markdown tables. Needs root, BTF, a C compiler and GNU time. Every figure is the best of its rounds, and the two
 tracers take turns, so that a slow minute of the machine hits both.
@@ -381,7 +381,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and events")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of each figure")
-    parser.add_argument("--only", default="startup,four,kernel,drain,flood,ring,keys,attach,clauses,own,budget",
+    parser.add_argument("--only", default="startup,four,kernel,drain,flood,ring,minute,keys,attach,clauses,own,budget",
                         help="comma list of figures")
     parser.add_argument("--sonde", type=Path, metavar="COMMAND", help="an installed one, not that of this interpreter")
     parser.add_argument("--peer", action="append", default=[], metavar="BPFTRACE",
@@ -414,6 +414,8 @@ def main() -> int:
             ("keys", lambda peer: {} if chosen.quick else userspace.keys(peer.command, binary, 1_000_000)),
             ("ring", lambda peer: {} if peer.name != "sonde" else userspace.flood(
                 peer.command, binary, 400_000 if chosen.quick else 2_000_000, 256)),
+            *[("minute", lambda peer, form=form: {} if peer.name != "sonde" and form != "text" else userspace.minute(
+                peer.command, binary, form, 5 if chosen.quick else 60)) for form in userspace.FORMS],
             ("attach", attach_many),
             ("clauses", attach_clauses),
             ("own", lambda peer: own_time(peer, binary, 20 if chosen.quick else 100)),

@@ -126,6 +126,51 @@ def flood(command: list[str], binary: Path, events: int, ring: int = 0) -> dict[
         return {f"flood printed{f', {ring} MiB' if ring else ''} %": 100 * count_lines(out) / events}
 
 
+def minute(command: list[str], binary: Path, form: str, seconds: int, rate: int = 2_000_000) -> dict[str, float]:
+    """Two processes make ``rate`` system calls a second: how many of them were printed in the form, to a pipe that is
+    read (``parquet``: were written to a file); how much of a CPU that took."""
+    events = rate * seconds
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
+        file, other = f"{folder}/events.parquet", ["-f", form] if form != "text" else []
+        words = ["export", "--parquet", file] if form == "parquet" else other
+        counter = subprocess.Popen(["wc", "-l"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert counter.stdin is not None and counter.stdout is not None
+        process = subprocess.Popen([*command, *words, "-e", LINE], stdin=subprocess.DEVNULL, stdout=counter.stdin,
+                                   stderr=said)
+        counter.stdin.close()
+        await_programs(process) if form == "json" else await_text(said, b"Attached", process)
+        time.sleep(1)
+        before = cpu_seconds(process.pid)
+        loads = [subprocess.Popen([str(binary), "pace", str(events // 2), str(rate // 2)]) for _ in range(2)]
+        for load in loads:
+            load.wait()
+        time.sleep(1)
+        share = (cpu_seconds(process.pid) - before) / seconds
+        process.send_signal(signal.SIGINT)
+        lines = int(counter.stdout.read()) - OTHER_LINES.get(form, 0)
+        process.wait()
+        counter.wait()
+        if form == "parquet":
+            said.seek(0)
+            lines = int(said.read().decode().rpartition("rows")[0].split()[-1])
+    title = f"{rate:,} events/s for {seconds} s, {form}"
+    return {f"{title}: printed %": 100 * lines / events, f"{title}: of a CPU %": 100 * share,
+            f"{title}: ns per line": 1e9 * share * seconds / max(lines, 1)}
+
+
+FORMS = ("text", "json", "csv", "parquet")
+OTHER_LINES = {"text": 2, "json": 1, "csv": 1}  # before the maps, about what is attached, a heading
+
+
+def await_programs(process: subprocess.Popen[Any]) -> None:
+    """Until a tracer has programs."""
+    deadline = time.monotonic() + 30
+    while not any("prog_id" in file.read_text() for file in Path(f"/proc/{process.pid}/fdinfo").iterdir()):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("the tracer did not begin")
+        time.sleep(0.05)
+
+
 def keys(command: list[str], binary: Path, count: int) -> dict[str, float]:
     """``count`` new keys of one thread, and then the end, at which the map is read, sorted and printed."""
     title = f"{count:,} keys"

@@ -11,7 +11,10 @@ from ..spec import EventSite, MapSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.records.values import Items
+    from collections.abc import Callable
+
+    from ..runtime.records.batch import Batch
+    from ..runtime.records.values import DecodingContext, Items
 
 
 def complete_endpoint(text: str, default: str) -> str:
@@ -48,6 +51,11 @@ class Exporter:
 
     def export_event(self, event: Event, site: EventSite) -> None:
         """Export something that the script printed."""
+
+    def compile_rows(self, index: int, context: DecodingContext) -> Callable[[Batch], object] | None:
+        """The function that exports many records of a site, the one with this index; None if they have to come one by
+        one."""
+        return None
 
     def finish(self) -> None:
         """Export the final figures, and close: the run is over, but the maps can still be read."""

@@ -26,9 +26,13 @@ from . import Exporter as Base
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.records.values import Items
+    import pyarrow
+
+    from ..runtime.records.batch import Batch
+    from ..runtime.records.values import DecodingContext, Items
 
 ROWS = 20_000  # events that are buffered until they are written as one row group
+BLOCK_ROWS = 1 << 17  # the same of events that come many at a time
 
 
 class ParquetExporter(Base):
@@ -59,6 +63,7 @@ class ParquetExporter(Base):
                 self._close_files()
                 raise UsageError(f"failed to open output file '{each}': {error.strerror}") from None
         self._events: list[Event] = []
+        self._blocks: list[Any] = []  # tables of events that came before those
         self.rows = dict.fromkeys(names, 0)
 
     def start_message(self) -> str:
@@ -68,20 +73,42 @@ class ParquetExporter(Base):
         if named.name not in self.paths:
             return
         columns = map_columns(named, items)
-        self._write_table(named.name, [TableColumn("time", TIME, [time] * len(columns[0].cells)), *columns])
+        moments = TableColumn("time", TIME, [time] * len(columns[0].cells))
+        self._write_table(named.name, arrow_table([moments, *columns]))
 
     def export_event(self, event: Event, site: EventSite) -> None:
         self._events.append(event)
         if len(self._events) >= ROWS:
             self._write_events()
 
-    def _write_events(self) -> None:
-        if "events" in self.paths:
-            self._write_table("events", event_table(self._spec, self._events, self._wall, self._about))
+    def compile_rows(self, index: int, context: DecodingContext) -> Callable[[Batch], object] | None:
+        """Of a script with one printf() of numbers and short texts."""
+        from .event_blocks import table_of_block, takes_blocks
+        if not takes_blocks(self._spec, index) or self._about != ("probe",):
+            return None
+        schema = arrow_table(event_table(self._spec, [], self._wall)).schema
+
+        def add_block(batch: Batch) -> None:
+            if self._events:
+                self._end_events()
+            self._blocks.append(table_of_block(self._pa, schema, self._spec, index, context, batch))
+            if sum([table.num_rows for table in self._blocks]) >= BLOCK_ROWS:
+                self._write_events()
+        return add_block
+
+    def _end_events(self) -> None:
+        """Make a table of the events that came one by one."""
+        self._blocks.append(arrow_table(event_table(self._spec, self._events, self._wall, self._about)))
         self._events = []
 
-    def _write_table(self, name: str, columns: list[TableColumn]) -> None:
-        table = arrow_table(columns)
+    def _write_events(self) -> None:
+        if "events" in self.paths:
+            if self._events or not self._blocks:
+                self._end_events()
+            self._write_table("events", self._pa.concat_tables(self._blocks))
+        self._events, self._blocks = [], []
+
+    def _write_table(self, name: str, table: pyarrow.Table) -> None:
         self.failed = True  # unless this goes well: after a full disk a writer takes nothing more
         if name not in self._writers:
             self._files[name].truncate(0)

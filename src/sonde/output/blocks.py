@@ -11,17 +11,27 @@ from __future__ import annotations
 
 from struct import iter_unpack
 
+from ..layouts.event_records import MOST_FIXED, PROBE
+from ..types import Int, Str
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
+    from ..spec import EventSite
     from .format import Site, Slot
 
     Column: TypeAlias = "list[Any]"
     Columns: TypeAlias = "Callable[[Rows], Column]"
 
 _WORDS: dict[int, Any] = {1: "B", 2: "H", 4: "I", 8: "Q"}  # memoryview's codes of words, by size
+
+
+def has_plain_fields(site: EventSite) -> bool:
+    """Whether all fields are numbers and short texts, which records have whole."""
+    return all(type(field.type) is Int or type(field.type) is Str and field.type.size <= MOST_FIXED
+               for field in site.fields)
 
 
 class Rows:
@@ -37,7 +47,7 @@ class Rows:
 
     def column(self, slot: Slot) -> Column:
         """A field of all records, or its one value if that is the same in all of them."""
-        data = self._field_bytes(slot.offset, slot.size)
+        data = self.field_bytes(slot.offset, slot.size)
         if data == (first := data[:slot.size]) * self.count:
             data = first
         code: Any = slot.code
@@ -45,7 +55,11 @@ class Rows:
             return memoryview(data).cast(code).tolist()
         return [text for text, in iter_unpack(code, data)] if data is not first else [first]
 
-    def _field_bytes(self, offset: int, size: int) -> bytes:
+    def probe_numbers(self) -> bytes:
+        """The index of each record's attach point, in 4 bytes each."""
+        return self.field_bytes(PROBE, 4)
+
+    def field_bytes(self, offset: int, size: int) -> bytes:
         """The bytes of a field of all records, one after another."""
         at, step = self._start + offset, self._step
         bits = at | step | size | 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...exporters.metrics import Family, Gatherer
     from ...library.traced_run import TracedRun
     from ...output import Output
+    from ...runtime.records.batch import Batch, Records
     from ...source import Source
     from ..options import Parsed
 
@@ -207,10 +208,12 @@ def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], objec
     from ...output.losses import report_losses
     session = trace.session
     session.tell = out.write_note
+    of_many = _compile_rows(trace, exporters)
     for records in RunLoop(trace, longest_wait=lambda: 1.0):
-        _handle_records(handlers, records, lock)
+        _handle_records(handlers, of_many, records, lock)
         out.flush()
-    _handle_records(handlers, list(trace.drain_records()), lock)
+    for records in trace.drain_batches():
+        _handle_records(handlers, of_many, records, lock)
     with lock:
         for named in trace.spec.shown_maps:
             items = trace.take_map(named.name)
@@ -222,11 +225,24 @@ def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], objec
     return session.status if session.reason == "exit" else 0
 
 
-def _handle_records(handlers: list[Callable[[bytes, int], object]], records: Iterable[tuple[int, bytes, int]],
-                    lock: AbstractContextManager[object]) -> None:
-    for site, buffer, offset in records:
-        with lock:
-            handlers[site](buffer, offset)
+def _compile_rows(trace: TracedRun, exporters: list[Exporter]) -> dict[int, Callable[[Batch], object]]:
+    """The functions for many records of a site, by site, where the one exporter that takes events has such."""
+    takers = [exporter for exporter in exporters if exporter.takes_events]
+    made = {index: takers[0].compile_rows(index, trace.context) for index in range(len(trace.spec.sites))} \
+        if len(takers) == 1 else {}
+    return {index: handle for index, handle in made.items() if handle is not None}
+
+
+def _handle_records(handlers: list[Callable[[bytes, int], object]], of_many: dict[int, Callable[[Batch], object]],
+                    records: Records, lock: AbstractContextManager[object]) -> None:
+    for batch in records.batches:
+        handle = of_many.get(batch.sites) if isinstance(batch.sites, int) and len(batch) > 1 else None
+        if handle is not None:
+            handle(batch)
+            continue
+        for site, buffer, offset in batch:
+            with lock:
+                handlers[site](buffer, offset)
 
 
 def _make_handlers(trace: TracedRun, gatherer: Gatherer, exporters: list[Exporter],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
 REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
 
-_READ = 1 << 20     # bytes that are read from the data ring at a time: bounds the memory that Python objects take
+_READ = 1 << 19  # bytes that are read from the data ring at a time: what is made of them stays in a CPU's cache
 _AT_MOST = 1 << 15  # records in a portion
 _FIRST = 1 << 8     # records in the first portion
 _TURN = 0.05        # s: what handling a portion should take, so that signals are answered in between
