@@ -123,15 +123,12 @@ class Parsed(Record):
     def get(self, key: str, default: str = "") -> str:
         return self.options.get(key, default)
 
-    def refuse_options(self, keys: set[str], command: str, takes_seconds: bool) -> NoReturn:
+    def refuse_options(self, keys: set[str], command: str) -> NoReturn:
         """UsageError for one of these, as it was spelled if it was spelled by itself, which ``command`` has not."""
         refused = [(word, row.key) for row in OPTIONS if row.key in keys
                  for word in [word for word in self.given if word in row.names] or row.names[:1]]
-        spelled, key = min(refused, key=lambda each: each[0] not in self.given)
-        lasts = key == "debug" and takes_seconds and self.get(key).isdecimal()  # as some of bcc's have it
-        raise UsageError(f"sonde {command} has no {spelled}", [
-            f"seconds stand at the end: sonde {command} ... {self.get(key)}" if lasts else
-            f"sonde {command} --help explains"])
+        spelled, _ = min(refused, key=lambda each: each[0] not in self.given)
+        raise UsageError(f"sonde {command} has no {spelled}", [f"sonde {command} --help explains"])
 
 
 def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None) -> Parsed:

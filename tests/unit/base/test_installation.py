@@ -70,7 +70,8 @@ hist(n[, bits])
     (["--fromat", "json"], ["did you mean --format?", "sonde --help shows all options"]),
     (["--foo"], ["parameters of the program that begin with a dash stand after --", "sonde --help shows all options"]),
     (["tcplife", "--foo"], ["see sonde tcplife --help"]),
-    (["flame", "-d", "4"], ["seconds stand at the end: sonde flame ... 4"]),
+    (["flame", "-d", "all"], ["sonde flame --help explains"]),
+    (["profile", "-d", "4", "5"], ["see sonde profile --help"]),
     (["overhead", "-c", "ls"], ["sonde overhead --help explains"]),
     (["trace", "-e", "begin { }"], ["sonde trace --help explains"]),
     (["doctor", "-p1"], ["sonde doctor --help explains"]),
@@ -80,6 +81,13 @@ def test_hints_come_from_what_was_asked_for(line: list[str], hints: list[str],
     assert main(line) == 1
     shown = re.findall("HINT: (.*)", capsys.readouterr().err)
     assert [hint for hint in shown if not hint.startswith("its options are ")] == hints
+
+
+def test_commands_take_seconds_as_tools_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["overhead", "-d", "0"]) == 1
+    assert "SECONDS has to be more than 0" in capsys.readouterr().err
+    assert main(["profile", "-d", "4", "5"]) == 1
+    assert "profile takes a number of SECONDS, not '5 4'" in capsys.readouterr().err
 
 
 def test_the_options_of_a_tool_are_listed_where_one_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

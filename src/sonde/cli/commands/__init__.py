@@ -47,6 +47,8 @@ def run_command(name: str, parsed: Parsed) -> int:
         sys.stdout.write(tool_help(command_page(name)))
         return 0
     module = command_module(name)
+    if "[SECONDS]" in COMMANDS[name] and name not in WRAPPERS and parsed.get("debug").isdecimal():  # as tools have it
+        parsed.words.append(parsed.options.pop("debug"))
     _refuse_options(name, parsed, getattr(module, "TAKES", None))
     return int(module.main(parsed))
 
@@ -57,7 +59,7 @@ def _refuse_options(name: str, parsed: Parsed, taken: set[str] | None) -> None:
     with_script = any(word in COMMANDS[name] for word in WITH_SCRIPT)
     foreign = given - taken - EVERYWHERE if taken is not None else set() if with_script else given & OF_SCRIPTS
     if foreign:
-        parsed.refuse_options(foreign, name, "[SECONDS]" in COMMANDS[name])
+        parsed.refuse_options(foreign, name)
 
 
 def startup_warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:
