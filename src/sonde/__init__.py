@@ -3,17 +3,6 @@
 from __future__ import annotations
 
 from .base.version import __version__
-from .errors import (
-    AttachError,
-    CompileError,
-    MachineError,
-    MissingFeatureError,
-    PrivilegeError,
-    SondeError,
-    SyscallError,
-    UsageError,
-    VerifierError,
-)
 
 _ARCHIVE = getattr(__spec__.loader, "archive", "")
 if _ARCHIVE:  # sonde.pyz: other modules are read from here on
@@ -25,6 +14,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .compiling import compile
+    from .errors import (
+        AttachError,
+        CompileError,
+        MachineError,
+        MissingFeatureError,
+        PrivilegeError,
+        SondeError,
+        SyscallError,
+        UsageError,
+        VerifierError,
+    )
     from .fleet.trace import FleetTrace, fleet
     from .library.flight.reading import FlightDump
     from .library.map_view import MapView
@@ -41,7 +41,8 @@ _LAZY = {
     "Event": "runtime.records.events", "Losses": "runtime.losses",
     "Bucket": "runtime.maps.aggregates", "Histogram": "runtime.maps.aggregates",
     "LinearHistogram": "runtime.maps.aggregates", "Stats": "runtime.maps.aggregates",
-}
+} | dict.fromkeys(("AttachError", "CompileError", "MachineError", "MissingFeatureError", "PrivilegeError", "SondeError",
+                   "SyscallError", "UsageError", "VerifierError"), "errors")
 
 __all__ = [
     "AttachError",
@@ -75,6 +76,7 @@ def __getattr__(name: str) -> Any:
     if name == "EnvironmentProblem":  # until 0.1
         from warnings import warn
         warn("sonde.EnvironmentProblem is now sonde.MachineError", DeprecationWarning, stacklevel=2)
+        from .errors import MachineError
         return MachineError
     if name not in _LAZY and name != "fleet":  # "from . import cli" asks, too, before it imports
         raise AttributeError(f"module 'sonde' has no attribute {name!r}")

@@ -202,7 +202,7 @@ def test_raw_tracepoints(world: LiveWorld) -> None:
 
 
 def test_a_missing_tracefs_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracefs, "MOUNTS", ("/nosuch/tracing",))
+    monkeypatch.setattr(tracefs, "TRACEFS_MOUNTS", ("/nosuch/tracing",))
     with pytest.raises(MissingFeatureError, match="tracefs is not mounted"):
         tracefs.find_tracefs()
 

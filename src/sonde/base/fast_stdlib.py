@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from typing import dataclass_transform as dataclass_transform
 else:
     import _signal
-    from _bisect import bisect_left as bisect_left
-    from _bisect import bisect_right as bisect_right
-    from _bisect import insort_right as insort_right
     from _collections import deque as deque
     from _collections_abc import Mapping as Mapping
     from _operator import add as add
@@ -33,6 +30,13 @@ else:
     from _operator import sub as sub
 
     signal = _signal  # all of it but the names of signals
+
+    def __getattr__(name):
+        """``bisect``: few starts need the library that it is."""
+        if name not in ("bisect_left", "bisect_right", "insort_right"):
+            raise AttributeError(f"no {name!r} here")
+        import _bisect
+        return getattr(_bisect, name)
 
     Protocol = object
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 DEFAULT = 128 << 20  # bytes
 LEAST = 32 << 20
+UNWIND_ROW = 8  # bytes of layouts.unwind_format.ROW
 
 
 class Memory:
@@ -39,6 +40,11 @@ class Memory:
     def symbols(self) -> int:
         """Bytes of what is known of processes: their mappings, and the functions of their files."""
         return self.total // 8
+
+    @property
+    def unwind_rows(self) -> int:
+        """How many rows of unwind tables (layouts.unwind_format) there is room for, a power of two: an eighth, too."""
+        return 1 << (self.total // 8 // UNWIND_ROW).bit_length() - 1
 
 
 _K = TypeVar("_K")

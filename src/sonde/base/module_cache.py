@@ -14,9 +14,9 @@ import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader, SourceLoader
 from _thread import _count as count_threads
-from zlib import adler32, crc32
 
-from .cache_dir import open_cached, thin_cache, write_cache
+from .cache_dir import digest, open_cached, thin_cache, write_cache
+from .version import installed_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from .single_file import SingleFile
 
     Source = tuple[str, bool, int, int]  # of a module: its file, whether it is a package; the file's time and size
-    CodeRange = tuple[int, int, int]  # of its bytecode in the pack: where it begins and ends, and its checksum
+    CodeRange = tuple[int, int, bytes]  # of its bytecode in the pack: where it begins and ends, and its digest
 
 PREFIX = "modules-"
-FORMAT = 3
-CHECKED = 0x7FFFFFFF  # of a checksum: what marshal writes in four bytes
+FORMAT = 4
 MOST_FILES, MOST_BYTES = 8, 32 << 20
-HEAD = 8  # bytes: the index's size and checksum
+HEAD = 12  # bytes: the index's size and digest
 FIRST_READ = 1 << 16  # bytes: more than an index has
 
 
@@ -42,9 +41,10 @@ class ModulePack:
 
     def __init__(self, package: str, folder: str, archive: SingleFile | None = None) -> None:
         self._prefix, self.archive = package + ".", archive
-        made = os.stat(archive.archive).st_mtime_ns if archive else 0
+        made = (0, os.stat(archive.archive).st_mtime_ns) if archive else installed_state(folder)
+        self._is_settled = any(made)  # nobody edits single sources
         self._key = marshal.dumps((FORMAT, folder, made, MAGIC_NUMBER, sys.version, sys.flags.optimize))
-        self._name = f"{PREFIX}{crc32(self._key):08x}{adler32(self._key):08x}"
+        self._name = PREFIX + digest(self._key).hex()
         self._known: dict[str, tuple[Source, CodeRange]] = {}
         self._file, self._codes = -1, 0  # the pack, and where in it the bytecode begins
         self._new: dict[str, tuple[Source, bytes]] = {}
@@ -60,9 +60,9 @@ class ModulePack:
             return
         self._file, length = descriptor, os.fstat(descriptor).st_size
         data = self._read(0, min(length, FIRST_READ))
-        size, checksum = (int.from_bytes(data[at : at + 4], "little") for at in (0, 4))
+        size = int.from_bytes(data[:4], "little")
         index = data[HEAD : HEAD + size] if HEAD + size <= FIRST_READ else self._read(HEAD, min(length, HEAD + size))
-        if len(index) == size > 0 and crc32(index) == checksum:
+        if len(index) == size > 0 and digest(index) == data[4:HEAD]:
             key, known, imports, end = marshal.loads(index)
             if key == self._key and end == length - HEAD - size:
                 self._known, self._imports, self._codes = known, imports, HEAD + size
@@ -165,11 +165,11 @@ class ModulePack:
         codes: list[bytes] = []
         end = 0
         for name, (source, code) in (current | self._new).items():
-            index[name] = source, (end, end + len(code), adler32(code) & CHECKED)
+            index[name] = source, (end, end + len(code), digest(code))
             codes.append(code)
             end += len(code)
         head = marshal.dumps((self._key, index, self._imports, end))
-        if write_cache(self._name, [len(head).to_bytes(4, "little"), crc32(head).to_bytes(4, "little"), head, *codes]):
+        if write_cache(self._name, [len(head).to_bytes(4, "little"), digest(head), head, *codes]):
             thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
 
     def close(self) -> None:
@@ -181,9 +181,9 @@ class ModulePack:
     def _bytecode(self, extent: CodeRange) -> bytes:
         """A module's bytecode, read anew each time: pages of a mapped file would stay in memory. b"" if it is
         damaged."""
-        start, end, checksum = extent
+        start, end, expected = extent
         data = self._read(self._codes + start, self._codes + end)
-        return data if len(data) == end - start and adler32(data) & CHECKED == checksum else b""
+        return data if len(data) == end - start and digest(data) == expected else b""
 
     def _read(self, start: int, end: int) -> bytes:
         """Bytes of the pack; b"" if they cannot be had."""
@@ -193,13 +193,14 @@ class ModulePack:
             return b""
 
     def _describe(self, file: str, is_package: bool) -> Source:
-        """A module's source: its time and size. Both are 0 in an archive, whose own time is part of the key."""
-        status = None if self.archive else os.stat(file)
+        """A module's source: its time and size. Both are 0 in an archive and in an installed package: the key says
+        when these were made."""
+        status = None if self._is_settled else os.stat(file)
         return file, is_package, status.st_mtime_ns if status else 0, status.st_size if status else 0
 
     def _is_current(self, source: Source) -> bool:
         try:
-            return self._describe(*source[:2]) == source
+            return self._is_settled or self._describe(*source[:2]) == source
         except OSError:
             return False
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from .fast_stdlib import cache
-from .version import __version__
+from .version import installed_state, record_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ def is_shipped(path: str) -> bool:
 def package_identity() -> tuple[object, ...]:
     """What distinguishes this Sonde, and the Python that runs it, from any other. For an archive or an installed
     package, which nobody edits: when it was made. For a source tree: the state of each file."""
-    record = os.path.join(os.path.dirname(FOLDER), f"sonde_tracer-{__version__}.dist-info", "RECORD")
-    for path in (_ARCHIVE or record, FOLDER):
+    if any(state := installed_state(FOLDER)) and not _ARCHIVE:
+        return sys.version, record_path(FOLDER), *state, []
+    for path in (_ARCHIVE, FOLDER):
         try:
             status = os.stat(path)
         except OSError:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import _sre  # type: ignore[import-not-found]
 import marshal
 import sys
-from zlib import adler32, crc32
 
-from .cache_dir import read_cache, thin_cache, write_cache
+from .cache_dir import digest, read_cache, thin_cache, write_cache
 from .fast_stdlib import cache
 
 TYPE_CHECKING = False
@@ -28,7 +27,7 @@ ASCII, DOTALL = 256, 16  # as in re
 PREFIX = "patterns-"
 MOST_FILES, MOST_BYTES = 8, 4 << 20
 _KEY = marshal.dumps((sys.version, _sre.MAGIC, _sre.CODESIZE))
-_NAME = f"{PREFIX}{crc32(_KEY):08x}{adler32(_KEY):08x}"
+_NAME = PREFIX + digest(_KEY).hex()
 
 _new: dict[tuple[str, int], Matcher] = {}
 
@@ -37,9 +36,9 @@ _new: dict[tuple[str, int], Matcher] = {}
 def _cached_matchers() -> dict[tuple[str, int], Matcher]:
     """What earlier runs compiled."""
     data = read_cache(_NAME) or b""
-    if len(data) <= 4 or crc32(data[4:]).to_bytes(4, "little") != data[:4]:
+    if len(data) <= 8 or digest(data[8:]) != data[:8]:
         return {}
-    key, known = marshal.loads(data[4:])
+    key, known = marshal.loads(data[8:])
     return known if key == _KEY else {}
 
 
@@ -47,7 +46,7 @@ def keep_patterns() -> None:
     """At the end of a run: keep what was compiled in it."""
     if _new and not sys.dont_write_bytecode:
         data = marshal.dumps((_KEY, _cached_matchers() | _new))
-        if write_cache(_NAME, [crc32(data).to_bytes(4, "little"), data]):
+        if write_cache(_NAME, [digest(data), data]):
             thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
 
 

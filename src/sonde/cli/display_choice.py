@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..base.memory_budget import LEAST, Memory
 from ..base.numbers import parse_whole
-from ..base.quantities import BYTES
 from ..base.tty import can_draw_on
 from ..errors import UsageError
 from .options import Parsed
@@ -58,6 +57,7 @@ def whole_number(parsed: Parsed, key: str, default: int) -> int:
 
 def parse_memory(text: str) -> Memory:
     """``96M``: bytes, with K, M or G after them. UsageError for anything else, and below 32M."""
+    from ..base.quantities import BYTES
     number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "")
     if not number.isascii() or not number.isdigit() or len(number) > 15 or unit not in BYTES:
         raise UsageError(f"--memory takes a size like 96M or 1G, not '{text}'")

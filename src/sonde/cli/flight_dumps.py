@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 
+from ..base.fast_stdlib import contextmanager
 from ..base.trusted_files import open_guarded
 from ..errors import SondeError
 from ..library.flight.reading import maps_in_dumps
@@ -23,6 +22,7 @@ from .requests import recording_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
     from ..runtime.records.values import Items

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterable
 
 from ..base.sd_notify import tell_manager
 from ..library.flight.asking import DumpRequest, Listener
@@ -22,6 +21,10 @@ from .flight_dumps import DumpFolder, make_printer, print_dump, read_maps, write
 from .flight_settings import settings_of
 from .options import Parsed
 from .requests import open_output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 def check_flight(parsed: Parsed, spec: ScriptSpec) -> None:

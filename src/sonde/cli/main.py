@@ -24,7 +24,6 @@ from .requests import (
     print_to_stderr,
     program_of,
 )
-from .script_names import FILE, classify_word, read_script
 from .script_run import run
 
 TYPE_CHECKING = False
@@ -208,6 +207,7 @@ def _list_probes(parsed: Parsed) -> int:
     from ..kernel.types.listing import listing_lines, missing_kind_hints
     from ..kernel.types.world import LiveWorld
     from ..output.text import encode_text, terminal_safe
+    from .script_names import FILE, classify_word
     patterns = [word for word in (parsed.get("list"), *parsed.words) if word]
     script = parsed.has("e") or patterns and classify_word(patterns[0]) == FILE and os.path.isfile(patterns[0])
     pid = pid_of(parsed)
@@ -240,6 +240,7 @@ def _points_of_script(parsed: Parsed, words: list[str]) -> list[str]:
     """The attach points of a script, for -l."""
     from ..language.diagnostics import Diagnostics
     from ..language.parser import parse_script as parse_script
+    from .script_names import read_script
     diagnostics = Diagnostics()
     script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_script(words[0]), diagnostics)
     diagnostics.raise_if_errors()

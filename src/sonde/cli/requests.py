@@ -14,7 +14,6 @@ from . import commands
 from .display_choice import count, is_watched, makes_recording, parse_memory
 from .options import TOOL as TOOLS_OWN
 from .options import Option, Parsed, budget_of
-from .script_names import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ def print_to_stderr(text: str) -> None:
 def options_of_tool(name: str) -> list[Option]:
     """The own options of the tool or command called ``name``; none if there is neither."""
     from .. import tools
+    from .script_names import COMMAND, TOOL, classify_word
     kind = classify_word(name)
     tool = commands.command_page(name) if kind == COMMAND else tools.find_tool(name) if kind == TOOL else None
     return [Option(row.names, row.value, TOOLS_OWN, row.help) for row in tool.options] if tool else []
@@ -74,6 +74,7 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
         from .pages.overview import overview
         print_to_stderr(overview())
         raise UsageError("USAGE: filename or -e 'program' required.")
+    from .script_names import LARGEST, TOOL, classify_word, read_script, script_of
     name, params = words[0], words[1:] + parsed.rest
     if name == "-":
         return script_of("stdin", sys.stdin.buffer.read(LARGEST + 1)), params

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ..base.sd_notify import tell_manager
 from ..errors import UsageError
@@ -18,6 +18,8 @@ from .options import Parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..library.traced_run import TracedRun
     from ..output import Output, Printer
     from ..output.live.blocks import Blocks, Counter

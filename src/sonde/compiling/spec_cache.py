@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import marshal
 import os
-from zlib import adler32, crc32
 
-from ..base.cache_dir import read_cache, thin_cache, write_cache
+from ..base.cache_dir import digest, read_cache, thin_cache, write_cache
 from ..base.package_files import package_identity
 from ..kernel import places, syscalls
 
@@ -102,9 +101,9 @@ def script_key(source: Source, options: Options) -> bytes:
 def load_compiled(key: bytes) -> ScriptSpec | None:
     """The spec stored under a key; None if there is none, or if tracefs has changed."""
     data = read_cache(_file_name(key)) or b""
-    if len(data) < 4 or crc32(data[4:]).to_bytes(4, "little") != data[:4]:
+    if len(data) < 8 or digest(data[8:]) != data[:8]:
         return None
-    stored_key, texts, packed = marshal.loads(data[4:])
+    stored_key, texts, packed = marshal.loads(data[8:])
     if stored_key != key or any(_read(path) != text for path, text in texts.items()):
         return None
     from .spec_codec import unpack_spec
@@ -125,13 +124,13 @@ def keep_compiled(key: bytes, spec: ScriptSpec, witness: RecordingWorld) -> None
         data = marshal.dumps([key, witness.texts, pack_spec(spec)], FORM)
     except NotPlainError:
         return
-    if write_cache(_file_name(key), [crc32(data).to_bytes(4, "little"), data]):
+    if write_cache(_file_name(key), [digest(data), data]):
         thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
 
 
 def _file_name(key: bytes) -> str:
     """The name of a key's file: keys with the same name replace one another."""
-    return f"{PREFIX}{crc32(key):08x}{adler32(key):08x}"
+    return PREFIX + digest(key).hex()
 
 
 def _read(path: str) -> bytes | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
+from ..base.fast_stdlib import contextmanager
 from ..compiler import helpers as h
 from ..compiler.ir import Operand, Reg
 from ..compiler.lower import memory, records

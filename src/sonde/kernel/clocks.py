@@ -17,8 +17,8 @@ def namespace_offset(clock: str) -> int:
     """Nanoseconds by which this process's ``monotonic`` or ``boottime`` clock is ahead of the kernel's own
     (time_namespaces(7)); 0 where there are no such namespaces (before Linux 5.6)."""
     try:
-        with open("/proc/self/timens_offsets", encoding="ascii") as file:
-            rows = [line.split() for line in file]
+        with open("/proc/self/timens_offsets", "rb", buffering=0) as file:
+            rows = [line.split() for line in file.read().decode().splitlines()]
     except OSError:
         return 0
     return next((int(seconds) * 1_000_000_000 + int(rest) for name, seconds, rest in rows if name == clock), 0)

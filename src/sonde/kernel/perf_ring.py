@@ -5,10 +5,13 @@ from __future__ import annotations
 import mmap
 import struct
 import sys
-from collections.abc import Iterator
 
 from ..layouts import uapi
 from . import syscalls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RING_BYTES = 1 << 18  # a power of two
 SAMPLE_IP = 1 << 0    # bit of perf_event_attr.sample_type

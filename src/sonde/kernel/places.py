@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import UsageError
 
+TRACEFS_MOUNTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 OWN_BTF = "/sys/kernel/btf/vmlinux"  # the kernel's own types, where it exposes them
 debug_directories = ["/usr/lib/debug"]  # of separate debug files, the first one first
 debuginfod_urls: str | None = None  # servers that are asked for debug files; None: those of the environment

@@ -4,8 +4,8 @@ whoever may see kernel addresses (bpf_prog_get_info_by_fd() in kernel/bpf/syscal
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 
+from ..base.fast_stdlib import bisect_right
 from ..base.record import Record
 from ..errors import SyscallError
 from . import syscalls

@@ -56,11 +56,6 @@ REASONS = ("unwind_early", "unwind_refused", "unwind_none", "unwind_rule", "unwi
            "unwind_compat", "unwind_deep")  # why a stack ended early; a program notes 1 + the index
 
 
-def unwind_rows(memory: int) -> int:
-    """How many rows there is room for, a power of two, where a run may hold so many bytes: an eighth of them."""
-    return 1 << (memory // 8 // ROW.size).bit_length() - 1
-
-
 def pack_rule(kind: int, words: int = 0, saved: int = KEPT) -> int:
     """A rule as a number of 32 bits."""
     return (words & 0xFFFF) << WORDS_SHIFT | saved << SAVED_SHIFT | kind

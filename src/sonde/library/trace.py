@@ -19,10 +19,8 @@ from ..errors import StandInError, UsageError, VerifierError
 from ..kernel import notices
 from ..kinds import KINDS
 from ..layouts.shared_maps import FAMILY
-from ..layouts.unwind_format import unwind_rows
 from ..semantics.script_options import Options
 from ..source import Source
-from .argument_checks import check_arguments
 from .traced_run import TracedRun
 
 TYPE_CHECKING = False
@@ -56,7 +54,7 @@ class Trace(TracedRun):
         options = options or Options(env=script_environment())
         memory = memory or Memory()
         options.gated = budget > 0
-        options.unwind_rows = unwind_rows(memory.total)
+        options.unwind_rows = memory.unwind_rows
         self.process, self.ending = process, Ending()
         options.command = process.program if process is not None else ""
         notices.follow_ending(self.ending)
@@ -187,7 +185,6 @@ class Trace(TracedRun):
 
     def _bind_session(self) -> None:
         from ..runtime.context import LiveContext
-        from ..runtime.records.events import EventDecoder, MapReader
         self._context = context = LiveContext(self.spec, self.session.maps, memory=self.memory)
         self.session.follow(context.mapping_log)
         self.session.follow(context.unwind_tables)
@@ -202,8 +199,6 @@ class Trace(TracedRun):
             self.session.follow(self._late_images)
         if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
             context.remember_process(self.process.pid)
-        self._reader = MapReader(self.session.maps, self._context)
-        self._decoder = EventDecoder(self.spec, self._context)
 
     def _follow_groups(self, groups: Groups) -> GroupLog:
         """Names of the control groups that come and go while this script runs, and answers for its filters."""
@@ -273,7 +268,7 @@ class Trace(TracedRun):
             self._release_process()
             return
         try:
-            if self._reader is not None and self.session.maps:
+            if self._context is not None and self.session.maps:
                 self._keep_results()
         finally:
             self._close_context()
@@ -281,12 +276,13 @@ class Trace(TracedRun):
 
     def _keep_results(self) -> None:
         """What the maps hold and what was lost, for those who ask afterwards."""
-        from ..runtime.records.values import keep_stacks
-        for _ in self.decode_records(self.drain_records()):
-            pass
+        for records in self.drain_batches():
+            for _ in self.decode_records(records):
+                pass
         for name in [m.name for m in self.spec.maps if m.name.startswith("@") and self.keeps_maps]:
             self._final[name] = list(self.take_map(name))
             self._incomplete |= {name} if self.session.is_incomplete(name) else set()
+            from ..runtime.records.values import keep_stacks
             keep_stacks([key for key, _ in self._final[name]])
         self._losses = self.session.losses()
 
@@ -306,6 +302,7 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
     traced as well, as with ``--follow``, and nothing else. Raises UsageError and CompileError at once, and
     PrivilegeError, MissingFeatureError, AttachError or VerifierError on entering.
     """
+    from .argument_checks import check_arguments
     check_arguments(source=source, params=params, pid=pid, command=command, memory=memory, budget=budget,
                     container=container, flight=flight, follow=follow)
     if follow and not pid and command is None:

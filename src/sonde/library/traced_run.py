@@ -95,7 +95,10 @@ class TracedRun:
     def map_reader(self) -> MapReader:
         """What reads the maps; UsageError before :meth:`attach`."""
         if self._reader is None:
-            raise UsageError(_NOT_ATTACHED)
+            if self._context is None:
+                raise UsageError(_NOT_ATTACHED)
+            from ..runtime.records.events import MapReader
+            self._reader = MapReader(self.session.maps, self._context)
         return self._reader
 
     # records: raw and in order
@@ -172,9 +175,9 @@ class TracedRun:
     def decode_records(self, records: Iterable[tuple[int, bytes, int]]) -> Iterator[Event]:
         """The events of records; what the script asks for on the way (print a map, clear it) is done."""
         from ..runtime.records.values import keep_stacks
-        assert self._decoder is not None
+        decoder = self._decoder or self._new_decoder()
         for site, buffer, offset in records:
-            event = self._decoder.decode(buffer, offset)
+            event = decoder.decode(buffer, offset)
             if event.kind == "print_map":
                 data = self.spec.sites[site].data
                 event.args = (data["map"], self.take_map(data["map"], self.spec.sites[site].then))
@@ -183,6 +186,11 @@ class TracedRun:
             if not SITE_KINDS[event.kind].silent:
                 keep_stacks(event.args)
                 yield event
+
+    def _new_decoder(self) -> EventDecoder:
+        from ..runtime.records.events import EventDecoder
+        self._decoder = EventDecoder(self.spec, self.context)
+        return self._decoder
 
     def stop(self) -> list[Event]:
         """Detach, run ``end``, and give the events that are left."""

@@ -7,13 +7,9 @@ import sys
 from ..base.end_request import Ending
 from ..base.fast_stdlib import Protocol
 from ..layouts.event_records import read_time
-from ..runtime.provenance import Provenance
-from ..runtime.records.decoders import make_buffer_decoder, make_decoder
-from ..runtime.records.values import DecodingContext, Item, Items, OwnText, ScriptValue, strftime
 from ..source import shown_location
 from ..spec import EventField, EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Buf
-from .format import Escape, Escapes, FormatMany, Frame, compile_format, compile_format_of_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +20,13 @@ if TYPE_CHECKING:
     from ..runtime.flight.dumps import Dump
     from ..runtime.losses import BudgetLosses
     from ..runtime.maps.full_maps import FullMap
+    from ..runtime.provenance import Provenance
     from ..runtime.records.batch import Records
+    from ..runtime.records.values import DecodingContext, Item, Items, ScriptValue
     from ..source import Span
     from ..spec import FormatPart
     from .cut import OnCut
+    from .format import Escape, Escapes, FormatMany, Frame
     from .outside import Outside, PacketSink
     from .table_rows import Rows
 
@@ -133,6 +132,7 @@ class Printer:
     def _format_of_many(self, index: int) -> FormatMany | None:
         """What makes the text of many records of a site; None if that has to be done one by one."""
         if index not in self._joined:
+            from .format import compile_format_of_many
             site = self.spec.sites[index]
             plain = self.joins_lines and self.out.joins_text and self.rows is None
             self._joined[index] = compile_format_of_many(site.parts, site.fields, self.context, self._escapes(site),
@@ -172,6 +172,7 @@ class Printer:
         return make(site) if make else None
 
     def _printf_handler(self, site: EventSite) -> Handler:
+        from .format import compile_format
         severity = site.data.get("severity", "")
         form = compile_format(site.parts, site.fields, self.context, self._escapes(site), self._cut_warning(site))
         if severity:
@@ -186,6 +187,7 @@ class Printer:
 
     def _escapes(self, site: EventSite) -> Escapes | None:
         """What is to be done with the values of a printf()."""
+        from .format import Escapes
         escape = self.out.escape
         return Escapes(escape, self.out.escape_lines, frozenset(site.data.get("own") or ())) if escape else None
 
@@ -205,6 +207,8 @@ class Printer:
         return say_once
 
     def _print_handler(self, site: EventSite) -> Handler:
+        from ..runtime.records.decoders import make_decoder
+        from ..runtime.records.values import OwnText
         field, value = site.fields[0], self.out.write_value
         decode, at = make_decoder(field.type, self.context), field.offset
         name, take = site.data.get("map", ""), self.take
@@ -215,6 +219,7 @@ class Printer:
         return lambda buffer, offset: value(decode(buffer, offset + at))
 
     def _time_handler(self, site: EventSite) -> Handler:
+        from ..runtime.records.values import strftime
         format, out, context = site.data["format"], self.out, self.context
 
         def print_time(buffer: bytes, offset: int) -> None:
@@ -232,6 +237,7 @@ class Printer:
         return print_joined
 
     def _cat_handler(self, site: EventSite) -> Handler:
+        from .format import compile_format
         form = compile_format(site.parts, site.fields, self.context)
         limit, out = self.spec.config.max_cat_bytes, self.out
 
@@ -245,6 +251,7 @@ class Printer:
         return print_file
 
     def _system_handler(self, site: EventSite) -> Handler:
+        from .format import compile_format
         form, out = compile_format(site.parts, site.fields, self.context), self.out
 
         def show_output(printed: bytes, more: bool) -> None:
@@ -287,6 +294,7 @@ class Printer:
 
 
 def _bytes_decoder(field: EventField) -> Callable[[bytes, int], bytes]:
+    from ..runtime.records.decoders import make_buffer_decoder
     assert isinstance(field.type, Buf)
     return make_buffer_decoder(field.type)
 
@@ -306,6 +314,7 @@ def unset_items(named: MapSpec, context: DecodingContext) -> list[Item]:
     if named.key is not None or value is None:
         return []
     if not isinstance(value, Aggregate):
+        from ..runtime.records.decoders import make_decoder
         return [(None, make_decoder(value, context)(bytes(value.size), 0))]
     return unset_aggregate(value)
 

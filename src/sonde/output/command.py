@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable
 
 from ..base.end_request import LAST, Ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MOST = 1 << 20  # bytes of output that are held; a command that prints more is printed in pieces
 _LOOK = 100      # ms: so often the wish to end is looked at

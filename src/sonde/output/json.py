@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from os import strerror
 
 from ..runtime.costs.statistics import ProbeCost
@@ -28,6 +27,8 @@ from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from ..runtime.flight.dumps import Dump
     from ..runtime.losses import BudgetLosses
     from ..runtime.maps.full_maps import FullMap

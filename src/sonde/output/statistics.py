@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..runtime.costs.statistics import ProbeCost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _HEAD = ("runs", "ns/run", "CPU", "skipped", "lost", "probe")
 

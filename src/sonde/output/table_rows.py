@@ -10,13 +10,15 @@ an object with a member for each column. So ``printf("%-7d %s:%d\\n", ...)`` und
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from ..base.fast_stdlib import Protocol
 from ..runtime.records.values import DecodingContext
 from ..spec import Column, EventField, EventSite, FormatPart, ScriptSpec
 from ..types import Bool
 from .format import Format, compile_format
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _BETWEEN = " \t,:\n"
 _NUMBERS, _BASES = ("d", "i", "u"), ("x", "X", "o")

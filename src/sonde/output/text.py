@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from ..base.fast_stdlib import itemgetter
 from ..base.words import divide_toward_zero
-from ..runtime.losses import with_times
-from ..runtime.maps.aggregates import Drawing, Histogram, Stats
-from ..runtime.provenance import Provenance
-from ..runtime.records.values import (
-    ArrayValue,
-    EnumValue,
-    Items,
-    RecordValue,
-    ScriptValue,
-    StructValue,
-    key_text,
-    to_text,
-)
 from ..source import show_expansion, show_location, shown_location
 from .stream import NONE, Stream, Streams
 
@@ -29,7 +16,9 @@ if TYPE_CHECKING:
     from ..runtime.flight.dumps import Dump
     from ..runtime.losses import BudgetLosses
     from ..runtime.maps.full_maps import FullMap
+    from ..runtime.provenance import Provenance
     from ..runtime.records.number_rows import NumberRows
+    from ..runtime.records.values import Items, ScriptValue
     from ..source import Span
     from .format import Frame
 
@@ -76,6 +65,8 @@ def sort_items(items: Items, top: int = 0) -> Items:
     pairs = list(items)
     if not pairs:
         return pairs
+    from ..runtime.maps.aggregates import Histogram, Stats
+    from ..runtime.records.values import EnumValue
     # All that is asked of the values first: once they are sorted, their places in memory are anywhere.
     values = list(map(itemgetter(1), pairs))
     kinds = set(map(type, values))
@@ -146,6 +137,8 @@ def divide_value(value: ScriptValue, div: int) -> ScriptValue:
         return divide_toward_zero(value, div)
     if isinstance(value, float):
         return value / div
+    from ..runtime.maps.aggregates import Stats
+    from ..runtime.records.values import ArrayValue, RecordValue, StructValue
     if isinstance(value, Stats):
         average = value.average / div if isinstance(value.average, float) else divide_toward_zero(value.average, div)
         return Stats(value.count, average, value.total)
@@ -250,11 +243,15 @@ class TextOutput(Streams):
 
     def write_value(self, value: ScriptValue) -> None:
         """print(value)."""
+        from ..runtime.records.values import to_text
         self.out.write(encode_text(to_text(value, line_safe) + "\n"))
 
     def write_map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
                   incomplete: bool = False) -> None:
         """A map, whole or its ``top`` entries; nothing of an empty one. ``incomplete``: a line before it says so."""
+        if not items:
+            return
+        from ..runtime.maps.aggregates import Drawing
         # The template first: as long as they are not sorted, the elements lie in memory one after the other.
         template = _line_template(name, items) if items and div <= 1 else ""
         shown = sort_items(items, top)
@@ -272,6 +269,7 @@ class TextOutput(Streams):
                 self.out.flush()
 
     def _write_drawings(self, name: str, items: Items, div: int) -> None:
+        from ..runtime.maps.aggregates import Drawing
         for key, value in items:
             assert isinstance(value, Drawing)
             self.out.write(encode_text(f"{element_label(name, key, line_safe)}:\n{value.draw(div)}\n"))
@@ -279,10 +277,14 @@ class TextOutput(Streams):
 
 def element_label(name: str, key: ScriptValue, escape: Callable[[str], str] | None = None) -> str:
     """``@x`` or ``@x[1, foo]``."""
-    return name if key is None else f"{name}[{key_text(key, escape)}]"
+    if key is None:
+        return name
+    from ..runtime.records.values import key_text
+    return f"{name}[{key_text(key, escape)}]"
 
 
 def _safe_line(name: str, key: ScriptValue, value: ScriptValue) -> str:
+    from ..runtime.records.values import to_text
     return f"{element_label(name, key, line_safe)}: {to_text(value, line_safe)}\n"
 
 
@@ -294,7 +296,9 @@ def _is_harmless(text: str, lines: int) -> bool:
 def _element_lines(name: str, items: Items, div: int, template: str) -> list[str]:
     """The lines of elements, by a template where there is one."""
     if not template:
-        return [f"{element_label(name, key)}: {to_text(divide_value(value, div))}\n" for key, value in items]
+        from ..runtime.records.values import key_text, to_text
+        return [f"{name if key is None else f'{name}[{key_text(key)}]'}: {to_text(divide_value(value, div))}\n"
+                for key, value in items]
     if (rows := _number_rows(items)) is not None:
         return [template * len(rows) % rows.flat_numbers()]
     if type(items[0][0]) is tuple:
@@ -304,6 +308,7 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
 
 def failure_message(message: str, span: Span | None, helper: str, retcode: int, count: int) -> str:
     """What went wrong in a program: where, what, how often, the line, an underline, the same of calls of macros."""
+    from ..runtime.losses import with_times
     report = f"{with_times(message, count)}" + \
         (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else "")
     if (span := shown_location(span)) is None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from ..base.record import Record
-from ..runtime.traced_command import Child, Process
 from ..spec import ScriptSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..runtime.traced_command import Process
     from . import Output
 
 _NAMED = 3  # children
+
+
+def _is_command(process: Process) -> bool:
+    """Whether the run itself has started it (-c)."""
+    from ..runtime.traced_command import Child
+    return isinstance(process, Child)
 
 
 class UntracedChildren:
     """Warns once of the processes that a traced process (-p) has started: they are not traced."""
 
     def __init__(self, process: Process | None) -> None:
-        self._process = None if isinstance(process, Child) else process
+        self._process = process if process is not None and not _is_command(process) else None
         self.count = 0  # of which was warned
 
     def warn(self, out: Output) -> None:
@@ -62,6 +68,6 @@ class EmptyPicture(Record):
                          + (": perhaps its children do" if self.children else ""))
             if any(point.kind == "profile" for program in self.spec.programs for point in program.attach):
                 hints.append("samples show what is on a CPU; sonde flame --off-cpu shows where threads wait")
-        if isinstance(process, Child) and not self.is_followed:
+        if process is not None and _is_command(process) and not self.is_followed:
             hints.append("what the command itself starts is not traced: --follow traces it, too")
         return hints or ["the clauses of the script did not run, or their predicates were never true"]

@@ -6,14 +6,12 @@ from ..arch import this_arch
 from ..base.fast_stdlib import cached_property
 from ..base.memory_budget import Memory
 from ..errors import MachineError, SondeError
-from ..kernel import host, procfs
+from ..kernel import host
 from ..kernel.clocks import boot_time
-from ..layouts.c_library_texts import syscall_text
 from ..layouts.shared_maps import PY_IMAGES, UNWIND_FILES, is_python_frame
 from ..spec import ScriptSpec
 from ..types import GROUPS, Stack, Symbol, Tuple, Type, USym
 from .maps.access import Map
-from .stacks.frames import StackFrames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from ..kernel.names.symbols import KernelSymbols
     from ..kernel.names.unwind import Unwinder
     from ..kernel.names.user_symbols import UserSymbols
+    from ..kernel.procfs import Cgroups
+    from .stacks.frames import StackFrames
     from .stacks.pythons import Pythons
     from .stacks.unwind_tables import UnwindTables
     from .traced_command import Process
@@ -49,11 +49,20 @@ class LiveContext:
         self.unwind_tables = self._new_unwind_tables(maps) if UNWIND_FILES in maps else None
         walks = self._python is not None or self.unwind_tables is not None  # a program may only count frames
         self._log = self._start_mapping_log() if walks or names_user_addresses(spec) else None
-        self._cgroups = procfs.Cgroups()
         self.groups = _new_groups(self._cgroups) if asks_for_groups(spec) else None
         self._unwinder: Unwinder | None = None
-        self._stacks = StackFrames(spec, maps, self._memory.stacks)
+        self._spec, self._maps = spec, maps
         self._offsets: dict[str, int] = {}
+
+    @cached_property
+    def _cgroups(self) -> Cgroups:
+        from ..kernel.procfs import Cgroups
+        return Cgroups()
+
+    @cached_property
+    def _stacks(self) -> StackFrames:
+        from .stacks.frames import StackFrames
+        return StackFrames(self._spec, self._maps, self._memory.stacks)
 
     @cached_property
     def _kernel(self) -> KernelSymbols:
@@ -149,10 +158,12 @@ class LiveContext:
 
     def user_name(self, uid: int) -> str:
         """Login name, or the number as text."""
-        return procfs.user_name(uid)
+        from ..kernel.procfs import user_name
+        return user_name(uid)
 
     def syscall_name(self, number: int) -> str:
         """Name of a system call, or "Unknown syscall"."""
+        from ..layouts.c_library_texts import syscall_text
         return syscall_text(number, this_arch().name)
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
@@ -244,6 +255,6 @@ def _find_pythons(maps: Mapping[str, Map]) -> Pythons | None:
     return Pythons(maps)
 
 
-def _new_groups(cgroups: procfs.Cgroups) -> Groups:
+def _new_groups(cgroups: Cgroups) -> Groups:
     from ..kernel.groups.lookup import Groups
     return Groups(cgroups)

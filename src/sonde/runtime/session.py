@@ -40,7 +40,6 @@ from .records.batch import Raw, Records
 from .records.delivery import Delivery
 from .records.ringbuf import Ring
 from .signals import Signals
-from .traced_command import Child, Process
 from .tracing_clock import FOREVER, TracingClock
 from .waiting import Waiting
 
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from .attach.links import Links
     from .costs.budget import Budget
     from .flight.flight_memory import FlightMemory
+    from .traced_command import Child, Process
     from .waiting import FollowedLog
 
 ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
@@ -160,8 +160,8 @@ class Session:
             return
         if self._budget is not None:
             self._budget.start(self.programs)
-        if isinstance(self.process, Child):
-            self.process.start()
+        if (child := self._child()) is not None:
+            child.start()
         elif not self._awaits_events():
             self._set_done("begin")
 
@@ -214,7 +214,7 @@ class Session:
         known = {
             "start_ns": boot_time(),
             "most_elapsed": FOREVER,
-            "cpid": self.process.pid if isinstance(self.process, Child) else 0,
+            "cpid": child.pid if (child := self._child()) is not None else 0,
             "self_pid": os.getpid(),
             "exiting": 0,
             "gate": 0,
@@ -301,14 +301,21 @@ class Session:
             if iterators.error is not None:
                 raise iterators.error
             self._set_done("iterators")
-        process = self.process
-        if isinstance(process, Child):
-            status = process.poll()
+        process, child = self.process, self._child()
+        if child is not None:
+            status = child.poll()
             if status is not None and not self.done:
                 self.status = status
                 self._set_done("child")
         elif process is not None and not self.done and process.has_ended():
             self._set_done("process")
+
+    def _child(self) -> Child | None:
+        """The process, if it is a command of the session's own."""
+        if self.process is None:
+            return None
+        from .traced_command import Child
+        return self.process if isinstance(self.process, Child) else None
 
     def _set_done(self, reason: str) -> None:
         if not self.done:

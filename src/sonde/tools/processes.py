@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fnmatch import fnmatchcase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Attach points that interrupts set off too.
 INTERRUPTS = ("tracepoint:irq*:*", "tracepoint:napi:*", "tracepoint:neigh:*", "tracepoint:net:*", "tracepoint:qdisc:*",

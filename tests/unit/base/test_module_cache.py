@@ -18,6 +18,7 @@ import pytest
 from sonde.base import module_cache
 from sonde.base.module_cache import PREFIX, ModulePack
 from sonde.base.single_file import SingleFile, pack_room
+from sonde.base.version import record_path
 
 PACKAGE = "packed_example"
 SOURCES = {"__init__.py": "", "one.py": "from .inner.two import TWO\nONE = TWO - 1\n", "inner/__init__.py": "",
@@ -185,6 +186,20 @@ def test_what_was_edited_is_read_anew(folder: Path, no_search: list[str]) -> Non
     assert start(folder).ONE == 8 and no_search == [f"{PACKAGE}.inner.two"]
     no_search.clear()
     assert start(folder).ONE == 8 and not no_search and len(packs(folder)) == 1
+
+
+def test_sources_that_pip_installed_are_not_looked_at(folder: Path, no_search: list[str]) -> None:
+    """As long as they are the same installation: another one has another list of files."""
+    record = Path(record_path(str(folder)))
+    record.parent.mkdir()
+    record.write_text("first")
+    start(folder)
+    (folder / "inner" / "two.py").unlink()
+    no_search.clear()
+    assert start(folder).ONE == 1 and not no_search
+    (folder / "inner" / "two.py").write_text("TWO = 50\n")
+    os.utime(record, ns=(1, 1))
+    assert start(folder).ONE == 49 and len(no_search) == 3
 
 
 def test_a_module_that_is_gone_is_gone(folder: Path) -> None:

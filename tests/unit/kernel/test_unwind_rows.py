@@ -11,6 +11,7 @@ from bisect import bisect_right
 import pytest
 
 from sonde.arch import ARCHES
+from sonde.base.memory_budget import UNWIND_ROW, Memory
 from sonde.kernel.foreign import files
 from sonde.kernel.foreign.eh_frame import UnwindRow, UnwindTable
 from sonde.kernel.foreign.elf import PT_LOAD, Elf
@@ -158,4 +159,4 @@ def test_pages_of_a_large_file_make_one_table() -> None:
 
 @pytest.mark.parametrize(("memory", "rows"), [(128 << 20, 1 << 21), (32 << 20, 1 << 19), (100 << 20, 1 << 20)])
 def test_room_is_an_eighth_of_the_memory(memory: int, rows: int) -> None:
-    assert table.unwind_rows(memory) == rows
+    assert Memory(memory).unwind_rows == rows and table.ROW.size == UNWIND_ROW

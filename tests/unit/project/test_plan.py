@@ -75,6 +75,19 @@ HEAVY = {
     "shutil", "socket", "subprocess", "tempfile", "textwrap", "traceback", "unittest", "urllib",
 }  # fmt: skip
 
+# Those that "Starting fast" names: of the rooms below, which a traced run imports, no module has them at its head, but
+# for the files that few runs need.
+DEAR = {"bisect", "collections", "contextlib", "enum", "functools", "importlib", "re", "threading", "typing"}
+RUN_ROOMS = ("base/", "builtins/", "cli/commands/generated", "cli/commands/__init__", "cli/commands/profile",
+             "cli/options", "cli/requests", "cli/script_run", "compiler/", "compiling/", "kernel/", "layouts/",
+             "runtime/", "semantics/", "tools/")
+FEW_RUNS = {
+    "kernel/foreign/demangle.py", "kernel/foreign/dwarf_ranges.py",
+    "kernel/foreign/return_hazards.py", "kernel/foreign/rust_names.py", "kernel/foreign/usdt.py",
+    "kernel/groups/cgroup_paths.py", "kernel/names/indirect.py", "runtime/attach/iterators.py",
+    "runtime/attach/verifier.py", "runtime/costs/budget.py",
+}  # fmt: skip
+
 
 # Files that are imported only when what they do is asked for -> what they may import at their head.
 WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"socket"},
@@ -216,6 +229,13 @@ def test_heavy_modules_are_imported_where_they_are_used(path: Path) -> None:
         if outer and target.split(".")[0] in HEAVY - WHEN_ASKED.get(name(path), set())
     ]
     assert not heavy
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if name(path).startswith(RUN_ROOMS)], ids=name)
+def test_a_run_imports_none_of_the_dear_modules(path: Path) -> None:
+    """Where only annotations need them, under TYPE_CHECKING; else base/fast_stdlib has what a run needs of them."""
+    dear = [target for target, _, outer in imports(path) if outer and target.split(".")[0] in DEAR]
+    assert bool(dear) == (name(path) in FEW_RUNS), dear
 
 
 def asked_architectures(code: str) -> list[int]:

@@ -7,6 +7,8 @@ that apply to it, beyond EVERYWHERE; a command without TAKES takes those of a ru
 
 from __future__ import annotations
 
+import sys
+
 from ..command_table import COMMANDS, WRAPPERS
 
 TYPE_CHECKING = False
@@ -27,8 +29,9 @@ WITH_SCRIPT = ("FILE | TOOL", "SCRIPT", "RECORDING")  # in the usage of those th
 
 def command_module(name: str) -> ModuleType:
     """The module of the command called ``name``."""
-    from importlib import import_module
-    return import_module(f".{name}", __name__)
+    path = f"{__name__}.{name}"
+    __import__(path)  # importlib, which says the same in other words, takes longer than most commands' modules
+    return sys.modules[path]
 
 
 def command_page(name: str) -> Tool:
@@ -41,8 +44,6 @@ def command_page(name: str) -> Tool:
 def run_command(name: str, parsed: Parsed) -> int:
     """Run it, or print its ``--help``; the exit status."""
     if parsed.has("help") and (name not in WRAPPERS or len(parsed.words) < 2):  # otherwise it is the tool's
-        import sys
-
         from ...tools import tool_help
         sys.stdout.write(tool_help(command_page(name)))
         return 0

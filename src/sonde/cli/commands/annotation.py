@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...arch import ARCHES
 from ...base.record import Record
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...kernel.program_image import Code, Image
 
 RATE = 1999  # samples a second on each CPU; a prime, to stay out of step with periodic work

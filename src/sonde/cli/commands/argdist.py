@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from .generated import number_option, quote_string, run_script
 from .specifiers import Specifier, read_specifier, split_at_closing, split_outside_brackets
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..options import Parsed
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...kinds import KINDS
 from ...library.run_loop import RunLoop
 from ...output.outside import Outside, PacketSink
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ...base.end_request import Ending
     from ...library.trace import Trace
     from ...output import Output, Printer

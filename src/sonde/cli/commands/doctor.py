@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from ... import compiling, tools
 from ...base.record import Record
@@ -18,6 +17,7 @@ from ...semantics.script_options import Options
 from ...source import ERROR
 from ..script_names import read_script
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...semantics.world import World
     from ...spec import ProgramSpec, ScriptSpec

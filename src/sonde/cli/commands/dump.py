@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..options import Parsed
 

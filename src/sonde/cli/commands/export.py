@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from ...base.numbers import parse_whole
 from ...base.sd_notify import tell_manager
 from ...errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from ...exporters import Exporter

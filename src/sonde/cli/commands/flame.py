@@ -4,11 +4,11 @@ stacks."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ..script_names import read_script
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...runtime.traced_command import Process
     from ...source import Source

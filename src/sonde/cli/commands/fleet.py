@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...base.numbers import parse_whole
 from ...errors import UsageError
 from ..display_choice import makes_recording, whole_number
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...fleet.state.coordinator import Fleet
     from ...fleet.state.log import Log

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...base.record import Record
 from ...errors import UsageError
 from ...output.progress import Progress, make_progress
 from ...runtime.provenance import Provenance, describe_local_run
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...runtime.costs.overhead import Latency, ProgramCost
     from ..options import Parsed
     from .annotation import Samples

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...base.record import Record
 from ...errors import UsageError
 from .generated import number_option, quote_string, run_script
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..options import Parsed
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...base.numbers import parse_whole
 from ...errors import UsageError
 from ...tools.tool_arguments import check_processes
 from .generated import number_list_option, number_option, run_script
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..options import Parsed
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...base.json_checks import Json
     from ...base.memory_budget import Memory

@@ -8,16 +8,18 @@ manual page dtrace(n) of its wiki. Node: the gc probes of releases before 19.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from glob import glob
-from typing import TYPE_CHECKING
 
 from ...base.numbers import parse_whole
 from ...base.record import Record
 from ...errors import UsageError
 from .generated import run_script
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...tools import Tool
     from ..options import Parsed
 

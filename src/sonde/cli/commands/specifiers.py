@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from ...base.record import Record
 from ...errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HEAD = re.compile(r"(?:(?P<kind>[prtu]?):)?(?:(?P<place>[^:()\s]*):)?(?P<name>[\w.$*?@]+)"
                    r"(?P<offset>\+(?:0x)?[0-9a-fA-F]+)?")

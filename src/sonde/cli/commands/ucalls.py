@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...errors import UsageError
 from .generated import number_option
 from .runtimes import HEAD, Runtime, RuntimeProbes, choose_process, find_runtimes, seconds_of, trace, wanted_languages
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..options import Parsed
 

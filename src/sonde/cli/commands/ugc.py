@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .generated import number_option, quote_string
 from .runtimes import HEAD, Collection, Runtime, RuntimeProbes, choose_process, find_runtimes, seconds_of, trace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..options import Parsed
 

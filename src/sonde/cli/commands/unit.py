@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...kernel.denials import root_has_perf_events
@@ -12,6 +11,7 @@ from ...layouts.shared_maps import FLIGHT
 from ...spec import ScriptSpec
 from ..script_names import FILE, classify_word
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from .generated import number_option
@@ -22,6 +21,7 @@ from .runtimes import (
     wanted_languages,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..options import Parsed
 

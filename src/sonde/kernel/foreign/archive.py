@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 
 from ...errors import MachineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _END = struct.Struct("<4s4H2IH")         # end of central directory: signature ..., size and offset of the directory
 _ENTRY = struct.Struct("<4s6H3I5H2I")    # a file header of the central directory, without name, extra and comment

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from ...base.fast_stdlib import TypeVar, bisect_right
 from ...base.installation import install_command
 from ...errors import MachineError
 from ...spec import SourceLine, SourceLines, UserPrototype
@@ -37,6 +35,9 @@ from .elf import Elf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
     from elftools.dwarf.compileunit import CompileUnit
     from elftools.dwarf.die import DIE
     from elftools.dwarf.dwarfinfo import DWARFInfo

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
+from ...base.fast_stdlib import bisect_right
 from ...errors import MachineError
 from ...spec import UserPrototype
 from .dwarf import MISSING, DebugInfo, debug_info, innermost_entries, line_table_files

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from typing import TypeAlias
 
 from ...spec import Inlined, UserPrototype
 from .dwarf import DebugInfo, debug_info, declaring_file, iter_subprograms, line_rows
@@ -20,6 +18,9 @@ from .elf import Elf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias
+
     from elftools.dwarf.compileunit import CompileUnit
     from elftools.dwarf.die import DIE
 

@@ -7,12 +7,13 @@ in .debug_str, and an entry refers to it by four bytes: only units with these by
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from io import BytesIO
 from sys import byteorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from elftools.dwarf.compileunit import CompileUnit
     from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DWARFInfo
 

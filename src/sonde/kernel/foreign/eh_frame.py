@@ -6,13 +6,16 @@ The format is that of the Linux Standard Base (Exception Frames, .eh_frame and .
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any
 
 from ...base.record import Record
 from ...errors import MachineError
 from .dwarf_numbers import DamagedTablesError, Numbers
 from .elf import Elf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 MOST_RULES = 128       # registers of a row
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from sys import byteorder
 
 from ...arch import NARROW_MACHINES
@@ -18,6 +17,10 @@ from ...base.record import Record
 from ...errors import MachineError
 from .elf_forms import FORMS, Table
 from .symbol_table import NAME, Functions, TooLargeError, function_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ET_EXEC = 2
 PT_LOAD, PT_NOTE = 1, 4

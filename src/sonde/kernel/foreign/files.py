@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from sys import getsizeof
-from typing import Any
 
 from ...arch import NARROW_MACHINES
+from ...base.fast_stdlib import bisect_right
 from ...base.memory_budget import Cache, Memory
 from ...base.record import Record
 from ...errors import MachineError
@@ -36,6 +35,7 @@ from .types_by_wire import unpack_type
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from ...base.json_checks import Json
 

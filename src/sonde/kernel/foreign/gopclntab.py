@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator
 from sys import byteorder
 
 from ...base.record import Record
 from ...errors import MachineError
 from .elf import PT_LOAD, Elf, Section, Strings
 from .symbol_table import NAME, Functions, TooLargeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECTIONS = (".gopclntab", ".data.rel.ro.gopclntab")
 MODULE = ".go.module"         # runtime.moduledata, which has a section of its own from 1.26 on

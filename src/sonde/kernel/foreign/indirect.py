@@ -7,13 +7,16 @@ function. Either way the loader puts the address that the resolver returns into 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from sys import byteorder
 
 from ...arch import find_arch_of_elf
 from .elf import SHT_DYNSYM, Elf, Section
 from .elf_forms import Table
 from .symbol_table import TooLargeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST_RELOCATIONS = 24 << 20  # bytes: a million of them
 MOST_SLOTS = 20_000

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from stat import S_ISREG
 
+from ...base.fast_stdlib import contextmanager
 from ...errors import MachineError
 from .. import syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from mmap import mmap
 
 Stamp = tuple[int, ...]
@@ -83,7 +83,7 @@ _file_systems: dict[str, str] = {}  # by mount id
 
 def _is_served_elsewhere(handle: int) -> bool:
     """Whether a process or another machine serves the file system of a descriptor, found out without asking either."""
-    with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as file:
+    with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as file:
         mount = next((line.split()[1] for line in file if line.startswith("mnt_id:")), "")
     if mount not in _file_systems:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:

@@ -6,13 +6,15 @@ over: a type, a list of one shape, a tuple of several, ``Maybe``, or a function 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
 from ...base.json_checks import Json, as_list, as_text
 from ...base.record import Record
 from .function_problems import PROBLEMS
 from .types_by_wire import is_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
 Shape: TypeAlias = "type | Maybe | Sequence[Shape] | Callable[[Json], bool]"
 

@@ -6,16 +6,17 @@ import os
 import select
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from ...base.json_checks import Json, JsonObject, as_text, as_texts
 from ...errors import MachineError
 from .. import notices
 from .questions import MOST, MOST_MEMORY, QUESTIONS, ReaderQuestion, has_shape
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Sequence
+    from typing import Any
 
 
 _START = "import sys; sys.path[:] = sys.argv[1:-2]; from sonde.kernel.foreign.reader_process import main; main()"

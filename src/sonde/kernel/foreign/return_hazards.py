@@ -13,10 +13,13 @@ no hazard, nor is a C program that has it linked in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from sys import byteorder
 
 from .elf import DT_NEEDED, ET_EXEC, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, Elf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Sections of Go's linker (cmd/link/internal/ld: data.go, elf.go, pcln.go), and its note in files without sections.
 _GO_SECTIONS = (".note.go.buildid", ".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo")

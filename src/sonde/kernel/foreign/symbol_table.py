@@ -7,10 +7,13 @@ end.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
 
+from ...base.fast_stdlib import bisect_right
 from ...errors import MachineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 NAME = 4096          # bytes of a name
 BLOCK = 128          # addresses that are answered at once

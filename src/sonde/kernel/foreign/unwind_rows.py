@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...arch import Arch, find_arch_of_elf
 from ...layouts.unwind_format import (
     AT_BP,
@@ -32,6 +30,10 @@ from ...layouts.unwind_format import (
 from .dwarf_numbers import Numbers
 from .dwarf_operations import OP_AND, OP_BREG0, OP_DEREF, OP_GE, OP_LIT0, OP_PLUS, OP_PLUS_UCONST, OP_SHL
 from .eh_frame import UnwindRow, UnwindTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_ROWS = 1 << 16  # of an answer, exceeded by at most one entry's
 _WORDS = range(-1 << 15, 1 << 15)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 
 from ...arch import Arch, find_arch_of_elf
+from ...base.fast_stdlib import cache
 from ...spec import UsdtArgument, UsdtProbe
 from .elf import Elf
 

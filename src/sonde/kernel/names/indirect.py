@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
 
+from ...base.fast_stdlib import bisect_right
 from ...base.trusted_files import why_untrusted
 from ...errors import MachineError
 from ...spec import Implementation

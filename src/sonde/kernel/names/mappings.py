@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Sequence
 
 from ...base.fast_stdlib import Protocol
 from ...base.memory_budget import Cache, Memory
@@ -23,6 +22,10 @@ from .process_reports import (
     ProcessReports,
 )
 from .user_symbols import INODE_BITS, Mapping, is_file, read_maps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _MISC_BUILD_ID = 1 << 14  # of a MMAP2 record
 # pid, tid, address, length, offset; then 24 bytes: device and inode, or the build id's size and (after 4 bytes)

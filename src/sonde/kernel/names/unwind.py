@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 from ...arch import Arch
 from ...errors import MachineError
@@ -15,6 +14,7 @@ from .user_symbols import Mapping, vdso_file, vdso_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 MOST = 256  # frames

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_right
-from functools import cache
 from sys import getsizeof
 
+from ...base.fast_stdlib import bisect_right, cache
 from ...base.memory_budget import Cache, Memory
 from ...base.record import Record, Value
 from ...errors import MachineError

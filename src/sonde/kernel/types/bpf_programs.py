@@ -6,9 +6,7 @@ without function information (``func_info``) cannot be attached to (bpf_check_at
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-
+from ...base.fast_stdlib import cache
 from ...base.record import Record
 from ...btf.query import Btf, parse_btf
 from ...errors import MachineError, PrivilegeError, SyscallError
@@ -16,6 +14,11 @@ from ...spec import KernelFunction
 from ...types import Pointer, Struct, StructField, Type
 from .. import syscalls
 from .kernel_types import function_prototype
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
 
 # What a program declares as its context, and what the kernel really passes: the pairs of include/linux/bpf_types.h.
 CONTEXTS = {
@@ -26,7 +29,7 @@ CONTEXTS = {
 }
 FLOW_DISSECTOR = 22  # the one program type whose __sk_buff is another struct
 
-FindStruct = Callable[[str], "Struct | None"]
+FindStruct: TypeAlias = "Callable[[str], Struct | None]"
 
 
 class KernelProgram(Record):

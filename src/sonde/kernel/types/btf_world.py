@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 
 from ...arch import ARCHES
 from ...arch.syscalls import syscall_number
+from ...base.fast_stdlib import cached_property
 from ...btf import codec
 from ...btf.query import Btf, open_file
 from ...errors import MachineError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 
 from ...base.record import Record
 from ...base.wildcards import COLD, pattern_matcher
@@ -16,8 +15,13 @@ from ..notices import show_notice
 from . import tracefs
 from .world import LiveWorld
 
-Candidates = Callable[[LiveWorld, str, int], "list[str]"]
-Details = Callable[[LiveWorld, str], "list[str]"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
+
+Candidates: TypeAlias = "Callable[[LiveWorld, str, int], list[str]]"
+Details: TypeAlias = "Callable[[LiveWorld, str], list[str]]"
 
 
 class ListedKind(Record):

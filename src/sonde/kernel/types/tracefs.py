@@ -8,8 +8,7 @@ from ...base.fast_stdlib import Protocol
 from ...errors import MachineError, MissingFeatureError, PrivilegeError
 from ...spec import TracepointFormat
 from ...types import BOOL, KERNEL, UINT8, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
-
-MOUNTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+from ..places import TRACEFS_MOUNTS
 
 
 class TypeSource(Protocol):
@@ -25,16 +24,16 @@ def find_tracefs(mount: bool = True) -> str:
 
     Raises MissingFeatureError, or PrivilegeError if only root could see or mount it.
     """
-    for path in MOUNTS:
+    for path in TRACEFS_MOUNTS:
         if os.path.isdir(f"{path}/events"):
             return path
     if os.geteuid() != 0:
         from ...base.installation import as_root
         raise PrivilegeError("tracefs is not readable", "root", [f"run as root: {as_root()}"])
-    if mount and os.path.isdir(MOUNTS[0]) and _mount_tracefs(MOUNTS[0]):
-        return MOUNTS[0]
+    if mount and os.path.isdir(TRACEFS_MOUNTS[0]) and _mount_tracefs(TRACEFS_MOUNTS[0]):
+        return TRACEFS_MOUNTS[0]
     raise MissingFeatureError("tracefs is not mounted, so there are no tracepoints and no list of functions", "tracefs",
-                              [f"mount -t tracefs nodev {MOUNTS[0]}"])
+                              [f"mount -t tracefs nodev {TRACEFS_MOUNTS[0]}"])
 
 
 def _mount_tracefs(path: str) -> bool:

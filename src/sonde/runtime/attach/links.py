@@ -16,8 +16,8 @@ from ...base.record import Record
 from ...errors import AttachError, SondeError, SyscallError
 from ...kernel import syscalls
 from ...kernel.host import online_cpus
+from ...kernel.places import TRACEFS_MOUNTS
 from ...kernel.syscalls import Fd
-from ...kernel.types.tracefs import MOUNTS
 from ...kinds import KINDS, kinds_with
 from ...layouts.uapi import (
     BPF_TRACE_FENTRY,
@@ -491,7 +491,7 @@ ATTACHERS: dict[str, Attacher] = {
 
 def tracepoint_id(point: Attach) -> int:
     """The number of a tracepoint in tracefs; AttachError if it or tracefs is not there."""
-    for root in MOUNTS:
+    for root in TRACEFS_MOUNTS:
         try:
             with open(f"{root}/events/{point.target}/{point.event}/id", encoding="utf-8") as file:
                 return int(file.read())
@@ -500,7 +500,7 @@ def tracepoint_id(point: Attach) -> int:
         except OSError as error:
             raise AttachError(f"{point.name}: cannot read tracefs: {error.strerror}", point.name, error.errno or 0,
                               ["run as root, or give read access to /sys/kernel/tracing"]) from None
-    if not any(os.path.isdir(f"{root}/events") for root in MOUNTS):
+    if not any(os.path.isdir(f"{root}/events") for root in TRACEFS_MOUNTS):
         raise AttachError(f"{point.name}: tracefs is not mounted", point.name, errno.ENOENT,
                           ["mount -t tracefs nodev /sys/kernel/tracing"])
     raise AttachError(f"{point.name}: this kernel has no such tracepoint", point.name, errno.ENOENT,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 
 from ...errors import AttachError, SondeError
 from ...kinds import MOST_SLOW_LINKS
@@ -29,6 +28,8 @@ from .statistics import stats_always_enabled, try_enable_statistics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..attach.links import Links
     from ..attach.programs import LoadedProgram
     from ..maps.access import Map

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
 from ...base.numbers import parse_whole
 from ...base.record import Record
@@ -18,6 +17,7 @@ from .statistics import Cost, enable_statistics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
 STEP = 0.001  # s between looks at one program

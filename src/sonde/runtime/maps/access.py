@@ -17,8 +17,7 @@ from ...kernel.syscalls import Fd
 from ...layouts.uapi import BPF_EXIST, BPF_F_MMAPABLE, ENOTSUPP, MAP_TYPES
 from ...spec import MapSpec
 from ...types import Aggregate, Int, round_up
-from . import merge, slots
-from .hot import read_hot
+from . import merge
 from .merge import State
 
 TYPE_CHECKING = False
@@ -150,6 +149,7 @@ class Map:
                 for key in _split_cells(chunk.keys, self.spec.key_size):
                     self._replace_value(key, zeros)
             if self.table is not None and self.spec.slots:
+                from . import slots
                 with memoryview(self.table.memory) as memory:
                     slots.zero_values(memory)
         else:
@@ -201,7 +201,10 @@ class Map:
         return states + list(counted.items())  # keys that became hot just before they were deleted as idle
 
     def _read_hot(self) -> dict[bytes, State]:
-        return read_hot(self.spec, self.table.spec, self.table.memory[:]) if self.table is not None else {}
+        if self.table is None:
+            return {}
+        from .hot import read_hot
+        return read_hot(self.spec, self.table.spec, self.table.memory[:])
 
     def _gains_since_base(self, states: list[tuple[bytes, State]]) -> list[tuple[bytes, State]]:
         """What each key gained since its base; without those that gained nothing."""
@@ -311,6 +314,7 @@ class Map:
         if self.table is None or not self.spec.slots:
             yield from self._read_hash(take)
             return
+        from . import slots
         with memoryview(self.table.memory) as memory:
             elements = slots.read_elements(memory, self.spec.key_size)
             if take:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from ...base.record import Value
 from ...base.words import MASK, divide_toward_zero, read_word
 from ...types import AGGREGATES, Aggregate
 from .aggregates import Drawing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 WIDTH = 52  # places between the least and the greatest value
 SECOND = 1_000_000_000

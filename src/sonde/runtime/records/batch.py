@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import repeat
 
-from ...base.fast_stdlib import bisect_left, bisect_right
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,6 +55,7 @@ class Batch:
 
     def split(self, time: int, inclusive: bool = False) -> tuple[Batch, Batch]:
         """The records before a time (``inclusive``: and those at it), and the rest."""
+        from ...base.fast_stdlib import bisect_left, bisect_right
         at = (bisect_right if inclusive else bisect_left)(self.times, time)
         return self.part(0, at), self.part(at, len(self))
 

@@ -7,7 +7,6 @@ data record that was in the ring before it, and otherwise as early as it can.
 
 from __future__ import annotations
 
-from ...base.fast_stdlib import bisect_left
 from .batch import Batch, Raw, Records, merge_batches
 
 EVENT_BYTES = 88  # what the Python objects of one record take, beside the record itself: its time and its offset
@@ -33,6 +32,7 @@ class Sequencer:
         if batch.times != sorted(batch.times):
             batch.sort()
         if batch.times[0] < self.newest_time():
+            from ...base.fast_stdlib import bisect_left
             self.late += bisect_left(batch.times, self._released)
             self._insert(batch)
         else:
@@ -90,6 +90,7 @@ class Sequencer:
         count = 0
         for batch in self._pending:
             if batch.times[-1] >= time:
+                from ...base.fast_stdlib import bisect_left
                 return count + bisect_left(batch.times, time)
             count += len(batch)
         return count
@@ -115,10 +116,11 @@ class Sequencer:
 
     def _release_with_controls(self, cut: int, everything: bool) -> list[Batch]:
         released: list[Batch] = []
-        least = _least_position_from(self._pending)
+        if least := _least_position_from(self._pending):
+            from ...base.fast_stdlib import bisect_left
         done = sent = 0
         for position, (site, buffer, offset) in self._controls:
-            index = max(done, bisect_left(least, position))
+            index = max(done, bisect_left(least, position)) if least else 0
             if index > cut or not everything and self._consumed < position:
                 break
             released += self._take_first(index - done)

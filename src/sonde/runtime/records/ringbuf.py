@@ -18,7 +18,6 @@ import os
 
 from ...arch import this_arch
 from ...kernel import syscalls
-from ...kernel.procfs import available_memory
 from ...kernel.syscalls import Fd
 from ...layouts.event_records import CONTROL_RING, DATA_RING, SITE, TIME
 from ...layouts.uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
@@ -203,6 +202,7 @@ def ring_bytes(spec: MapSpec, perf_rb_pages: int) -> int:
     """Size of a ring on this machine. Of the data ring a script may need less than the default."""
     if spec.name != DATA_RING:
         return CONTROL_RING_BYTES if spec.name == CONTROL_RING else spec.max_entries
+    from ...kernel.procfs import available_memory
     page = os.sysconf("SC_PAGE_SIZE")
     size = data_ring_bytes(perf_rb_pages, page, 0 if perf_rb_pages else available_memory())
     return min(size, spec.max_entries) if spec.max_entries and not perf_rb_pages else size

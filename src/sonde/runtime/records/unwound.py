@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from struct import Struct as Layout
 from sys import byteorder
 
 from ...arch import this_arch
 from ...types import STACK_COPY, STACK_PAGE, StackCopy
 from .values import DecodingContext, StackTrace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _HEAD = Layout("=II").unpack_from
 

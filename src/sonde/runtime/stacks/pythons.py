@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping as Named
 from struct import Struct as Layout
 
 from ...errors import MachineError, SondeError
@@ -17,6 +16,8 @@ from ..maps.access import Map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping as Named
+
     from ...kernel.names.mappings import MappingLog
 
 _ID = Layout("=Q")

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from collections.abc import Callable
-from collections.abc import Mapping as Named
 
+from ...base.fast_stdlib import deque
 from ...errors import MachineError, SondeError
 from ...kernel.foreign import files
 from ...kernel.foreign.files import ElfFile
@@ -24,12 +22,18 @@ from ..losses import Losses
 from ..maps.access import Map
 from ..records.ringbuf import Ring
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Mapping as Named
+    from typing import TypeAlias
+
 LOOK = 1.0        # s: for the files of processes that are there, when all of them are traced
 MOST_SECONDS = 20.0  # for a file
 SLOW = 0.1        # s: what takes longer is kept for the next run
 MOST_LIBRARIES = 256  # of a command
 MOST_ASKS = 4096  # that wait
-FindMapping = Callable[[int, int], Mapping | None]  # what a process has mapped at an address
+FindMapping: TypeAlias = "Callable[[int, int], Mapping | None]"  # what a process has mapped at an address
 
 
 class UnwindTables:
