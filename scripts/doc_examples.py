@@ -426,6 +426,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unnecessary-cast": ("The value already has that type.", "begin { print((int8)5); }"),
     "untrusted-import": ("Other users can write to the imported file, or to a directory on its path.", ""),
     "untraceable": ("The kernel does not allow this function to be traced.", ""),
+    "forged-address": ("The policy of sonde mcp, or of an agent, does not let scripts read memory of their own choosing.", ""),
     "forbidden-probe": ("The agent's policy, or the caller, forbids probes of this kind.", ""),
     "unknown-probe": ("There is no such kind of probe.", "tracepiont:a:b { }"),
     "unknown-register": ("The CPU has no such register.", 'profile:hz:9 { print(reg("none")); }'),

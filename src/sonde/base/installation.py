@@ -11,7 +11,7 @@ EXTRAS = {
     "headers": ("libclang",), "dwarf": ("pyelftools",), "ui": ("textual",),
     "export": ("prometheus-client", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http", "pyarrow"),
     "tables": ("pyarrow", "pandas", "polars"), "notebook": ("ipython",),
-    "fleet": ("distributed",), "lsp": ("pygls",),
+    "fleet": ("distributed",), "lsp": ("pygls",), "mcp": ("mcp",),
 }
 
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "doctor": "doctor [--btf FILE]",
     "check": "check [--btf FILE] [-f FORMAT] SCRIPT...",
     "lsp": "lsp [--btf FILE]",
+    "mcp": "mcp [--policy FILE] [--recordings DIR]",
     "help": "help [NAME | QUESTION]",
     "man": "man [NAME | --write DIR]",
     "completion": "completion SHELL",
@@ -43,7 +44,7 @@ TOPICS = {  # of commands, in the order of ``sonde --help``
     "COMMANDS FOR RUNS": "top serve record replay diff dump cost overhead",
     "COMMANDS THAT TRACE": "flame profile trace argdist packets tcpsubnet",
     "COMMANDS FOR RUNTIMES OF LANGUAGES": "ucalls uflow ugc uobjnew ustat uthreads",
-    "COMMANDS FOR MANY HOSTS, AND OTHER SYSTEMS": "fleet agent export unit",
+    "COMMANDS FOR MANY HOSTS, AND OTHER SYSTEMS": "fleet agent mcp export unit",
     "COMMANDS FOR THIS MACHINE, AND HELP": "help man completion tools doctor check symbols lsp version",
 }
 VIEWERS = ("top", "serve", "record")  # words before the program that say what is made of the run

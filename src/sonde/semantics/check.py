@@ -78,6 +78,11 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     probes = [p.probe for p in programs if not _is_settled_away(p.probe)] or [p.probe for p in programs]
     for probe in probes:
         probe.facts = gather_facts(probe)
+    if options.discreet:
+        from .forged_addresses import report_forged
+        report_forged([*[probe.trees for probe in probes], *[function.body for function in script.functions]],
+                      script.definitions, diagnostics)
+        diagnostics.raise_if_errors()
     return CheckedScript(source, probes, maps, context.config, options,
                          diagnostics)
 

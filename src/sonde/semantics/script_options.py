@@ -34,6 +34,7 @@ class Options(Record):
     unwind_rows: int = 1 << 21  # room for rows of unwind tables (--memory), a power of two; see layouts.unwind_format
     flight: int = 0             # --flight: bytes of each CPU's region (layouts/shared_maps.py), a power of two
     sealed: bool = False        # the script is not its caller's: none of the machine's files is read for it
+    discreet: bool = False      # it may follow the pointers that it is given, and make no addresses itself
     kinds: list[str] = []       # of probes that it may have, besides its own and intervals; empty: all
 
     @property

@@ -25,7 +25,6 @@ from sonde.cli.options import parse_command_line
 from sonde.compiling import compile
 from sonde.errors import CompileError, UsageError
 from sonde.fleet.agent.channel import Channel, CoordinatorGoneError
-from sonde.fleet.agent.policy import Audit, Policy, PolicyError, read_policy
 from sonde.fleet.state.rows import encode_heading, encode_row, read_row
 from sonde.fleet.transport import protocol
 from sonde.fleet.transport.hosts import expand_hosts, short_names
@@ -45,6 +44,7 @@ from sonde.fleet.transport.protocol import (
     unpack_texts,
 )
 from sonde.fleet.transport.shapes import ShapeError, describe_script, read_shape
+from sonde.library.policy import Audit, Policy, PolicyError, read_policy
 from sonde.merge.delta import Differ, KeyNumbers
 from sonde.merge.portable import PortableError, encode_value
 from sonde.semantics.script_options import Options
@@ -452,7 +452,7 @@ def test_what_is_allowed_by_the_same_measure() -> None:
     assert Policy(seconds=10).allowed_seconds(3) == 3
     assert (Policy(budget=5).allowed_budget(0), Policy(budget=5).allowed_budget(0.5)) == (0.05, 0.05)
     assert Policy(seconds=10, budget=5).describe_limits(99, 0.5) == [
-        "WARNING: the agent's policy allows 10 s", "WARNING: the agent's policy allows --budget 5%"]
+        "WARNING: the policy allows 10 s", "WARNING: the policy allows --budget 5%"]
     assert Policy(seconds=10).describe_limits(0, 0.5) == []
     assert (Policy().allowed_budget(0.5), Policy(budget=5).allowed_budget(0.01)) == (0.5, 0.01)
 
@@ -465,7 +465,7 @@ def test_an_audit_line_is_one_line_whatever_is_in_the_script(tmp_path: Path) -> 
     assert what == "started" and re.fullmatch(r'time="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"', when)
     assert rest.startswith('user="ann" script="begin {\\n}\\u001b[2J\\udcff" bytes=14 sha256="')
     assert file.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(PolicyError, match="cannot write its audit line"):
+    with pytest.raises(PolicyError, match="audit line cannot be written"):
         Audit(str(tmp_path / "none" / "audit"), "ann").write_line("x")
 
 
@@ -475,7 +475,7 @@ def test_the_agent_never_imports_what_runs_data() -> None:
     """Neither pickle nor any of its kin is in a process that has loaded every part of an agent. (marshal is a part of
     the interpreter's own import machinery; nothing of Sonde's names it.)"""
     code = ("import sonde.cli.commands.agent, sonde.fleet.agent.agent, sonde.fleet.agent.channel\n"
-            "import sonde.fleet.agent.policy, sonde.cli.main, sys\n"
+            "import sonde.library.policy, sonde.cli.main, sys\n"
             "from sonde.fleet.transport.protocol import *\nfrom sonde.merge.portable import *\n"
             "[*Decoder(TO_AGENT).feed_bytes(encode_frame('ping', sent=1))]; decode_value(encode_value((1, 'x')))\n"
             "print(sorted({'pickle', '_pickle', 'shelve', 'dill', 'cloudpickle'} & set(sys.modules)))")

@@ -12,8 +12,8 @@ import pytest
 from sonde.cli.commands.unit import AGENT_CAPABILITIES
 from sonde.cli.options import parse_command_line
 from sonde.cli.requests import options_of_tool
-from sonde.fleet.agent.policy import PATH, read_policy
 from sonde.fleet.transport.dask import SOCKET_PATH
+from sonde.library.policy import PATH, read_policy
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")

@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "output": WAIST | {"layouts", "runtime"},
     "compiling": WAIST | FRONT | {"layouts", "kernel"},
     "merge": WAIST | {"runtime"},
-    "library": WAIST | BACK | {"layouts", "semantics", "compiling"},
+    "library": WAIST | BACK | {"layouts", "asm", "semantics", "compiling"},
     "recording": WAIST | BACK | {"arch", "layouts", "asm", "language", "semantics", "compiler", "compiling", "library"},
     "exporters": WAIST | BACK | {"library"},
     "comparing": WAIST | BACK | {"library", "recording"},
@@ -99,6 +99,8 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
               "comparing/runs.py": {"json"}, "comparing/report.py": {"json"},
               "library/flight/asking.py": {"json", "socket"},
               "editor/server.py": {"asyncio", "lsprotocol", "pygls"},
+              "cli/mcp/server.py": {"anyio", "asyncio", "json", "mcp", "mcp_types", "tempfile"},
+              "cli/mcp/jobs.py": {"json"}, "cli/mcp/child.py": {"json"}, "cli/mcp/result_tables.py": {"json"},
               "testing/plugin.py": {"pytest"}, "testing/tracer.py": {"json"},
               "testing/client.py": {"json", "subprocess"},
               "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}

@@ -9,7 +9,7 @@ from ...errors import SondeError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...fleet.agent.policy import Policy
+    from ...library.policy import Policy
     from ..options import Parsed
 
 PAGE = """\
@@ -42,6 +42,9 @@ EXAMPLE
   budget = 5.0                        # percent of one CPU's time, at most; default: as asked
   unsafe = false                      # system(), signal() ...; this is the default
   files = false                       # #include "..", cat(), skboutput(); this is the default
+  others = true                       # the memory of processes, paths and packets; this is the default
+  scripts = true                      # and not only Sonde's own tools; this is the default
+  memory = 128                        # MiB beyond maps and rings; this is the default
   runs = 8                            # at once on a socket; this is the default
   audit = "syslog"                    # or stderr, or a file; this is the default
 
@@ -58,7 +61,7 @@ TAKES = set[str]()
 
 def main(parsed: Parsed) -> int:
     """Serve; the exit status."""
-    from ...fleet.agent.policy import PATH, read_policy
+    from ...library.policy import PATH, read_policy
     own = parsed.named
     if ("stdio" in own) == ("socket" in own) or parsed.words[1:] or parsed.rest:
         raise UsageError("agent takes --stdio or --socket PATH", ["sonde agent --help explains"])
@@ -73,13 +76,13 @@ def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
     """Serve the coordinator at standard input and output. Anything else that is printed goes to standard error."""
     from ...fleet.agent.agent import Agent
     from ...fleet.agent.channel import Channel, CoordinatorGoneError
-    from ...fleet.agent.policy import Audit, user_name
     from ...fleet.transport.protocol import encode_frame
+    from ...library.policy import Audit, asking_uid, user_name
     read, write = os.dup(0), os.dup(0 if on_socket else 1)
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     os.dup2(2, 1)
     os.chdir("/")
-    uid = _peer_uid(read) if on_socket else _asking_uid()
+    uid = _peer_uid(read) if on_socket else asking_uid()
     channel = Channel(read, write)
     audit = Audit(policy.audit, user_name(uid))
     try:
@@ -93,12 +96,6 @@ def _serve_descriptors(on_socket: bool, policy: Policy) -> int:
     except CoordinatorGoneError as error:
         sys.stderr.write(f"sonde agent: {error.message}\n")
         return 1
-
-
-def _asking_uid() -> int:
-    """The user who started the agent, perhaps through sudo."""
-    user = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
-    return int(user) if user.isascii() and user.isdigit() else os.getuid()
 
 
 def _peer_uid(connection: int) -> int:

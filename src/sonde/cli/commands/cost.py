@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...base.end_request import Ending
+    from ...base.json_checks import Json, JsonObject
     from ...library.trace import Trace
     from ...output import Output, Printer
     from ...runtime.costs.statistics import ProbeCost
-    from ...semantics.script_options import Options
-    from ...source import Source
     from ...spec import ProgramSpec
     from ..options import Parsed
 
@@ -80,11 +79,18 @@ def main(parsed: Parsed) -> int:
         return 0
     options = requests.options_of(parsed, params)
     parsed.options["stats"] = "yes"
-    peek = _look(source, options, parsed, _PEEK)
-    share = peek.programs + peek.printing
-    look = _look(source, options, parsed, min(seconds, max(_PEEK, _SPENT / share if share else seconds)))
+    look = measure_cost(
+        lambda: requests.new_trace(source, options, requests.process_of(parsed), parsed), seconds)
     sys.stdout.write(look.as_json() if parsed.get("format") == "json" else look.as_text())
     return 0
+
+
+def measure_cost(make_trace: Callable[[], Trace], longest: float) -> Look:
+    """Attach traces that count their runs: for a moment, and then for what that says is cheap, ``longest`` s at most.
+    What they print goes nowhere."""
+    peek = _look(make_trace(), _PEEK)
+    share = peek.programs + peek.printing
+    return _look(make_trace(), min(longest, max(_PEEK, _SPENT / share if share else longest)))
 
 
 class Look:
@@ -134,26 +140,27 @@ class Look:
     def as_json(self) -> str:
         """The same as one object."""
         import json
-        probes = [{"probe": cost.probe, "points": cost.points, "runs_per_second": self.rate(cost.runs),
+        return json.dumps({"type": "cost", "data": self.as_data()}) + "\n"
+
+    def as_data(self) -> JsonObject:
+        """The same as plain data."""
+        probes: list[Json] = [{"probe": cost.probe, "points": cost.points, "runs_per_second": self.rate(cost.runs),
                    "ns_per_run": cost.mean, "ns_around": extra, "cpu_share": share}
                   for cost, extra, share in zip(self.costs, self.around, self.shares)]
-        return json.dumps({"type": "cost", "data": {
-            "seconds": self.seconds, "probes": probes, "programs_share": self.programs,
-            "records_per_second": self.rate(self.records), "printing_share": self.printing,
-            "advice": self.advice}}) + "\n"
+        return {"seconds": self.seconds, "probes": probes, "programs_share": self.programs,
+                "records_per_second": self.rate(self.records), "printing_share": self.printing,
+                "advice": [*self.advice]}
 
 
 def _name(cost: ProbeCost) -> str:
     return f"{cost.probe} and {cost.points - 1} more" if cost.points > 1 else cost.probe
 
 
-def _look(source: Source, options: Options, parsed: Parsed, seconds: float) -> Look:
+def _look(trace: Trace, seconds: float) -> Look:
     """Attach the script for this long, and measure."""
     from ...output import make_output
     from ...runtime.costs.floor import Floor
     from ...runtime.costs.statistics import probe_costs
-    from .. import requests
-    trace = requests.new_trace(source, options, requests.process_of(parsed), parsed)
     trace.outside, trace.keeps_maps = _Nowhere(), False
     null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -40,23 +40,27 @@ TAKES = set[str]()
 
 def main(parsed: Parsed) -> int:
     """Print it; the exit status."""
-    from ... import tools
-    from ..command_table import COMMANDS, own_words
-    from . import command_page
     if len(parsed.words) < 2:
         from ..pages.overview import overview
         sys.stdout.write(overview())
         return 0
     if len(parsed.words) > 2:
         return _answer(" ".join(parsed.words[1:]))
-    name = own_words(parsed.words[1])[0]
-    page = command_page(name) if name in COMMANDS else tools.find_tool(name)
-    texts = [tools.tool_help(page)] if page is not None else []
-    texts += describe_word(parsed.words[1])
-    if not texts:
+    text = explain_name(parsed.words[1])
+    if not text:
         return _answer(parsed.words[1])
-    sys.stdout.write("\n".join(texts))
+    sys.stdout.write(text)
     return 0
+
+
+def explain_name(word: str) -> str:
+    """The page of a tool or command, and the meanings of a word of the language; "" if there are none."""
+    from ... import tools
+    from ..command_table import COMMANDS, own_words
+    from . import command_page
+    name = own_words(word)[0]
+    page = command_page(name) if name in COMMANDS else tools.find_tool(name)
+    return "\n".join([*([tools.tool_help(page)] if page is not None else []), *describe_word(word)])
 
 
 def _answer(question: str) -> int:

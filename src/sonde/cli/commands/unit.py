@@ -179,7 +179,7 @@ AGENT_MEMORY = 512  # MiB of one run with its maps
 
 def _print_agent(parsed: Parsed) -> int:
     """The socket, which has no process while nobody is connected, and the service."""
-    from ...fleet.agent.policy import PATH, Policy
+    from ...library.policy import PATH, Policy
     group = parsed.command_options["agent"] or "root"
     if not group.replace("-", "").replace("_", "").isalnum() or not group.isascii():
         raise UsageError(f"--agent takes the name of a group, not '{group}'")

@@ -19,7 +19,7 @@ _OF_PAGES = {"help", "man"}  # commands that take the name of a tool or command
 # What the words of a command name, where its USAGE cannot say it to a program.
 _WORDS = {"argdist": PROBES, "trace": PROBES, "completion": SHELLS,
           "check": SCRIPTS, "tools": NOTHING, "doctor": NOTHING,
-          "lsp": NOTHING, "version": NOTHING}
+          "lsp": NOTHING, "mcp": NOTHING, "version": NOTHING}
 
 
 class _Line(Record):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...errors import SondeError
 from ...kinds import SITE_KINDS
 from ...layouts.event_records import read_time
+from ...library.policy import Audit, Policy
 from ...library.run_loop import RunLoop
 from ...merge.delta import Delta, Differ, Key, KeyNumbers, Words
 from ...merge.portable import encode_value
@@ -31,7 +32,6 @@ from ..transport.protocol import (
 )
 from ..transport.shapes import describe_script
 from .channel import Channel, CoordinatorGoneError
-from .policy import Audit, Policy
 from .recorder import FULL, ColumnRecorder, lines_of
 
 if TYPE_CHECKING:
@@ -125,12 +125,15 @@ class Agent:
 
     def _make_trace(self, request: Frame, text: str) -> Trace:
         """The trace of what is asked for, compiled. SondeError if it does not compile, or is not allowed."""
+        from ...base.memory_budget import Memory
         from ...library.trace import Trace
         from ...semantics.script_options import Options
         from ...source import Source
         options = Options(params=request["params"], named=request["named"], unsafe=request["unsafe"], timed=True)
         self._policy.restrict_options(options)
-        trace = Trace(Source(request["name"], text, request["tool"]), options, handle_signals=True,
+        source = Source(request["name"], text, request["tool"])
+        self._policy.check_source(source)
+        trace = Trace(source, options, handle_signals=True, memory=Memory(self._policy.memory << 20),
                       budget=self._policy.allowed_budget(request["budget"]), compiler=self._compile)
         self._policy.check_script(trace.spec)
         return trace

@@ -14,7 +14,7 @@ from ...errors import UsageError
 if TYPE_CHECKING:
     import socket
 
-    from .policy import Policy
+    from ...library.policy import Policy
 
 
 def serve_socket(path: str, group: str, policy: Policy, policy_path: str) -> int:
