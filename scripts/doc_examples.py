@@ -85,6 +85,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "gid": "begin { print(gid); }",
     "goid": "uprobe:/bin/svc:main.work { @[goid] = count(); } "
             "uprobe:/bin/svc:runtime.execute { @run[goid(arg0)] = count(); }",
+    "results": "uretprobe:/bin/svc:main.work { @[results.r1] = sum(results.size); }",
     "goroutine": "uprobe:/bin/svc:main.work { @[goroutine] = count(); }",
     "has_cpid": "begin { if (!has_cpid) { errorf(\"run me with -c\"); exit(1); } }",
     "jiffies": "begin { print(jiffies); }",

@@ -103,7 +103,8 @@ class UserPrototype(Record):
 
     ``args`` has the parameters at the offsets that their values have when they are printed or kept as a whole;
     ``places`` says where each of them is at the function's entry, those included that cannot be read and therefore are
-    not in ``args``. ``result`` is None for void. ``declarations`` are the parameters, then the result, in C.
+    not in ``args``. ``result`` is None for void. ``results`` and ``result_locations`` are the same of a Go function's
+    results, when it has returned. ``declarations`` are the parameters, then the result, in C.
     ``problem`` (with ``hints``) is set, and nothing else, where there is no such information.
     """
 
@@ -113,6 +114,8 @@ class UserPrototype(Record):
     declarations: list[str] = []
     problem: str = ""
     hints: list[str] = []
+    results: Struct | None = None
+    result_locations: dict[str, UserPlace] = {}
 
 
 class FunctionEnds(Record):

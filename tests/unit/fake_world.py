@@ -266,6 +266,10 @@ class FakeWorld:
         return None
 
     def user_prototype(self, path: str, offset: int, own: bool = False) -> UserPrototype:
+        if path == "/bin/svc" and offset == 0x100:
+            return UserPrototype(None, {}, None, ["results (int size, int r1)"], "", [],
+                                 struct("_results_work", {"size": INT64, "r1": INT64}),
+                                 {"size": UserPlace("registers", (80,)), "r1": UserPlace("registers", (40,))})
         if offset != 0x200:
             return UserPrototype(problem="/bin/prog does not describe it", hints=["compile it with -g"])
         args = struct("_args_work", {"count": INT32, "pair": PAIR})

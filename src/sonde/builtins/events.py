@@ -8,11 +8,12 @@ from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..kinds import KINDS, kinds_with
-from ..language.ast import Reference
+from ..language.ast import Choice, Reference
 from ..semantics import convert
 from ..semantics.builtins import knows_function, probe_type
 from ..semantics.callees import argument_number
 from ..semantics.context import CheckContext
+from ..semantics.user_probes import has_typed_result, user_places
 from ..spec import KernelDetail, StaticDetail, UserDetail, detail_of
 from ..types import (
     CTX,
@@ -23,12 +24,32 @@ from ..types import (
     Float,
     Pointer,
     Real,
+    Scalar,
+    StructField,
     Symbol,
     Type,
     USym,
 )
 
 FUNCTIONS = kinds_with("function")
+
+
+class FirstResult(Choice):
+    """The first of a Go function's results."""
+
+    field: StructField
+
+
+def _type_of_results(context: CheckContext, node: Reference) -> Type | None:
+    attach = context.program.attach
+    prototype = detail_of(attach, UserDetail).prototype
+    if context.program.args is None or not context.program.args.fields:
+        problem = prototype.problem if prototype is not None and prototype.problem else "it has none that can be read"
+        context.error("no-args", f'Could not parse results of "{attach.name}": {problem}', node,
+                      prototype.hints if prototype is not None else [])
+        return None
+    return context.program.args
+
 
 def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
     struct = context.program.args
@@ -46,12 +67,29 @@ def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
 def _type_of_retval(context: CheckContext, node: Reference) -> Type | None:
     detail = context.program.attach.detail
     kind = KINDS[context.program.kind]
+    first = _go_result(context, node)
+    if first is not None and (not node.as_number or isinstance(first.type, (Scalar, Pointer))):
+        node.choice = FirstResult(first)
+        return first.type
     if isinstance(detail, UserDetail) and kind.user and kind.returns and _returns_float(context, node, detail):
         return None
     if isinstance(detail, KernelDetail) and kind.typed and detail.result is None:
         context.error("no-retval", f"{context.program.attach.event} returns nothing (void)", node)
         return None
     return context.program.attach.result or UINT64 if kind.typed or kind.user and node.followed else UINT64
+
+
+def _go_result(context: CheckContext, node: Reference) -> StructField | None:
+    """The first result of a Go function, as far as debug information tells it; None of others."""
+    attach = context.program.attach
+    if context.program.args is None or not has_typed_result(attach):
+        return None
+    first, location = next(iter(user_places(attach).items()), ("", None))
+    if location is None:
+        context.error("no-retval", f"{attach.event} returns nothing", node)
+    elif location.kind == "unknown":
+        context.error("no-retval", f"{first}, the first result of {attach.event}, {location.why}", node)
+    return context.program.args.field(first)
 
 
 def _returns_float(context: CheckContext, node: Reference, detail: UserDetail) -> bool:
@@ -146,6 +184,19 @@ def _lower_ctx(lo: Lower, node: Reference) -> Operand:
     return lo.context_pointer()
 
 
+def _lower_retval(lo: Lower, node: Reference) -> Operand:
+    if isinstance(node.choice, FirstResult):
+        value: Operand | Mem = lo.context.argument(lo, node.choice.field)
+        assert not isinstance(value, Mem)
+        return value
+    return lo.normalise(lo.context.retval(lo), node.type)
+
+
+def _locate_retval(lo: Lower, node: Reference) -> Mem | None:
+    value = lo.context.argument(lo, node.choice.field) if isinstance(node.choice, FirstResult) else None
+    return value if isinstance(value, Mem) else None
+
+
 ROWS = (
     Builtin("args", _type_of_args, "The arguments of the traced function or tracepoint, as a struct.",
             misuse="can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes "
@@ -158,10 +209,14 @@ ROWS = (
             misuse="can only be used with 'kprobes', 'uprobes' and 'usdt' probes",
             scalar=lambda lo, node: lo.context.arg(lo, argument_number(node))),
     Builtin("retval", _type_of_retval, "Value returned by the traced function, a uint64; of its "
-            "own type at fexit, and in `retval->x` and `*retval` of user functions with debug information.",
+            "own type at fexit, and in `retval->x` and `*retval` of user functions with debug information; of a Go "
+            "function with debug information the first result, of its own type.",
             probes=("kretprobe", "uretprobe", "fexit"),
             misuse="can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes{instead}",
-            scalar=lambda lo, node: lo.normalise(lo.context.retval(lo), node.type)),
+            scalar=_lower_retval, locate=_locate_retval),
+    Builtin("results", _type_of_results, "The results of a Go function, as a struct; those without a name are `r0`, "
+            "`r1` ..., by their positions.", probes=("uretprobe",),
+            misuse="can only be used with uretprobes of Go functions ({type} used here)"),
     Builtin("ctx", _type_of_ctx, "The struct that the kernel gives to the program: an iterator's object, `pt_regs` in "
             "functions' probes, `bpf_perf_event_data` in timers' and counters'.",
             scalar=_lower_ctx),

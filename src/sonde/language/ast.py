@@ -87,12 +87,14 @@ class BoolLiteral(Expr):
 
 
 class Reference(Expr):
-    """A name, bare or called. checked: ``followed``, whether what it points to is read; ``as_text``, whether a string
+    """A name, bare or called. checked: ``followed``, whether what it points to is read; ``as_number``, whether it is
+    cast to one; ``as_text``, whether a string
     has to be; ``callee``, None for constants; ``choice``."""
 
     name: str = ""
     # checked
     followed: bool = False
+    as_number: bool = False
     as_text: bool = False
     callee: Callee | None = None
     choice: Choice | None = None

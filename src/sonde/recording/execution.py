@@ -31,7 +31,7 @@ from .replay import Recording
 
 LARGEST_CONTEXT = 1 << 16  # bytes of a tracepoint's record
 PORTION = 1 << 18          # bytes of records that are handed out at once, about
-_WITHOUT = ("args", "has_cpid", "probe", "probetype")  # builtins that the compiler resolves by itself
+_WITHOUT = ("args", "results", "has_cpid", "probe", "probetype")  # builtins that the compiler resolves by itself
 
 
 def refuse_other_probes(source: Source, events: Sequence[str]) -> None:

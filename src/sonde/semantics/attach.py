@@ -18,7 +18,7 @@ from .providers import BY_KIND, find_provider
 from .ruled_out import is_ruled_out
 from .script_options import Options
 from .typed import CheckedProbe
-from .user_probes import resolve_user_results
+from .user_probes import has_typed_result, resolve_user_results
 from .world import World
 
 TYPE_CHECKING = False
@@ -161,7 +161,7 @@ def _share_programs(clause: Clause, attach: list[Attach], world: World) -> list[
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
         provider, kind = BY_KIND[item.kind], KINDS[item.kind]
-        if use.uses_args:
+        if use.uses_args or "retval" in use.names and has_typed_result(item):
             args = provider.args(item, world)
             item.args = args and Struct(f"{item.name}_args", args.bytes, args.load, alignment=args.alignment)
         key = (item.kind, provider.layout(item, use), item.way,

@@ -245,10 +245,11 @@ def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct)
         if location is not None:
             context.error("no-argument", f"{node.name} of {context.program.attach.name} {location.why}", node)
             return
+        results = isinstance(node.operand, ast.Reference) and node.operand.name == "results"
         function = context.program.kind in ("uprobe", "fentry", "fexit", "rawtracepoint")
-        if function:
-            message = f"Can't find function parameter {node.name}"
-        hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
+        if function or results:
+            message = f"Can't find function {'result' if results else 'parameter'} {node.name}"
+        hints = [f"its {'results' if results else 'arguments'} are: {', '.join(names)}"] if len(names) <= 16 else []
     if close:
         hints.insert(0, f"did you mean {' or '.join(close)}?")
     elif not hints and str(target).startswith(("struct ", "union ")):
@@ -412,6 +413,8 @@ def _type_of_target(context: CheckContext, name: str) -> Type | None:
 
 def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
     to = resolve_type(context, node.to)
+    if isinstance(node.operand, ast.Reference):
+        node.operand.as_number = isinstance(to, Int)
     operand = context.check_value(node.operand, "a cast")
     if operand is None or to is None:
         return to

@@ -107,4 +107,5 @@ def elsewhere_hints(context: CheckContext, name: str) -> list[str]:
     if name == "retval":
         return ["what it returned is args.ret"] if "ret" in names else \
             ["the return has a probe of its own, sys_exit_..., where it is args.ret"]
-    return [f"its arguments have names: args.{', args.'.join(names[:6])}"] if names else []
+    kind, values = ("results", "results") if context.program.kind == "uretprobe" else ("args", "arguments")
+    return [f"its {values} have names: {kind}.{f', {kind}.'.join(names[:6])}"] if names else []

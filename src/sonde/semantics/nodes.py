@@ -71,11 +71,12 @@ def copy_tree(item: T) -> T:
 
 _SHOWING = ("printf", "print", "errorf", "warnf")
 _COMPARING = ("==", "!=")
+_VALUES = ("args", "results")
 
 
 class Use:
     """Which names a clause mentions, which of them elsewhere than as what is shown or compared (``held``), and which
-    fields of ``args`` (None: all of it)."""
+    fields of ``args`` or ``results`` (None: all of it)."""
 
     def __init__(self, tree: Tree) -> None:
         self.names: set[str] = set()
@@ -98,7 +99,7 @@ class Use:
 
     @property
     def uses_args(self) -> bool:
-        return "args" in self.names
+        return not self.names.isdisjoint(_VALUES)
 
 
 def _passing_items(node: Node) -> Sequence[Any]:
@@ -116,7 +117,7 @@ def followed_results(tree: Tree) -> list[Reference]:
 
 
 def is_args(node: object) -> bool:
-    """Whether a node is ``args``, the arguments as a whole."""
-    return isinstance(node, Reference) and node.name == "args"
+    """Whether a node is ``args`` or ``results``, the arguments or results as a whole."""
+    return isinstance(node, Reference) and node.name in _VALUES
 
 

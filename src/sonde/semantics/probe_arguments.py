@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..spec import Attach, KernelDetail, StaticDetail, UserDetail, detail_of, user_bits
 from ..types import Struct
 from .nodes import Use
-from .user_probes import resolve_user_arguments, user_places
+from .user_probes import resolve_user_arguments, resolve_user_values, user_places
 from .world import World
 
 TYPE_CHECKING = False
@@ -46,6 +46,12 @@ def user_function_args(item: Attach, world: World) -> Struct | None:
     return item.args
 
 
+def user_function_results(item: Attach, world: World) -> Struct | None:
+    """The results that a Go program's debug information says."""
+    resolve_user_values(item, world)
+    return item.args
+
+
 def layout_by_event(item: Attach, use: Use) -> Hashable:
     """Each event has arguments of its own."""
     return (item.target, item.event) if use.uses_args else None
@@ -77,13 +83,24 @@ def user_function_layout(item: Attach, use: Use) -> Hashable:
         return user_return_layout(item, use)
     if use.fields is None or item.args is None:
         return (item.target, item.offset)
+    return _values_layout(item, use.fields)
+
+
+def _values_layout(item: Attach, names: set[str]) -> Hashable:
+    """Of which types, and where the values of these names are."""
+    assert item.args is not None
     return go_build(item), tuple([(n, f and f.type, repr(user_places(item).get(n)))
-                  for n, f in [(name, item.args.field(name)) for name in sorted(use.fields)]])
+                                  for n, f in [(name, item.args.field(name)) for name in sorted(names)]])
 
 
 def user_return_layout(item: Attach, use: Use) -> Hashable:
     """And so may their returns, where nothing depends on who compiled them."""
-    return layout_by_bits(item, use) or (go_build(item) if reads_registers(use) else None)
+    if item.args is None or not use.names & {"results", "retval"}:
+        return layout_by_bits(item, use) or (go_build(item) if reads_registers(use) else None)
+    if use.fields is None:
+        return item.target, item.offset
+    first = item.args.field_names()[:1] if "retval" in use.names else []
+    return _values_layout(item, {*first, *use.fields})
 
 
 def go_build(item: Attach) -> str:

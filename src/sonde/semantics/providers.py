@@ -28,6 +28,7 @@ from .probe_arguments import (
     tracepoint_layout,
     user_function_args,
     user_function_layout,
+    user_function_results,
     user_return_layout,
 )
 from .usdt_probes import expand_usdt
@@ -279,7 +280,7 @@ PROVIDERS = (
              "source line (file.c:line[:column]). The path /proc/*/exe: the programs that run; that of -p or -c.",
              expand_user_function, user_function_args, user_function_layout),
     Provider("uretprobe", "uretprobe:path:function", "Return of a user function.",
-             expand_user_function, layout=user_return_layout),
+             expand_user_function, user_function_results, user_return_layout),
     Provider("usdt", "usdt:path:[provider:]name", "A static probe of a user program.",
              expand_usdt, layout=static_probe_layout),
     Provider("interval", "interval:unit:count", "A timer on one CPU.", _expand_timer),

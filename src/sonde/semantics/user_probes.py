@@ -18,6 +18,7 @@ start.
 from __future__ import annotations
 
 from ..base.wildcards import COLD, RUNNING, function_matcher
+from ..kinds import KINDS
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, UserPlace, UserPrototype, detail_of
 from ..types import Pointer, Scalar, Type
@@ -82,6 +83,8 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
     if not attach and by_name and len(paths) > 1:
         return _await_file(finder, point, parts)
     attach = choose_ways(finder, point, _note_builds(finder, attach))
+    if "results" in finder.use.names and finder.use.fields is None and attach and not attach[0].wild:
+        _warn_of_unknown(finder, point, attach[0])
     if finder.options.is_followed and parts[0] and by_name:
         _note_written(attach, parts)
     return attach
@@ -301,10 +304,13 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
 
 def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> None:
     """Warn that ``args`` as a whole lacks the arguments that cannot be read."""
-    locations = finder.world.user_prototype(item.target, function_offset(item)).places
+    prototype = finder.world.user_prototype(item.target, function_offset(item))
+    returns = KINDS[item.kind].returns
+    locations = prototype.result_locations if returns else prototype.places
     gone = [f"{name} {location.why}" for name, location in locations.items() if location.kind == "unknown"]
     if gone and finder.options.warnings:
-        finder.diagnostics.warning("args-left-out", f"args of {item.name} is without some: {'; '.join(gone)}",
+        values = "results" if returns else "args"
+        finder.diagnostics.warning("args-left-out", f"{values} of {item.name} is without some: {'; '.join(gone)}",
                                    point.span)
 
 
@@ -376,15 +382,35 @@ def resolve_user_arguments(item: Attach, world: World) -> None:
     item.args, detail.prototype = prototype.args, prototype
 
 
+def has_typed_result(item: Attach) -> bool:
+    """Whether ``retval`` is of the type of the function's first result: of a Go function that is named by itself."""
+    detail = item.detail
+    return isinstance(detail, UserDetail) and bool(detail.go) and detail.entry and not detail.pattern and \
+        KINDS[item.kind].returns
+
+
+def resolve_user_values(item: Attach, world: World) -> None:
+    """Give a return of a Go function its results and their places, or the reason why it has none."""
+    detail = detail_of(item, UserDetail)
+    if detail.prototype is not None:
+        return
+    if not detail.go or not detail.entry:
+        detail.prototype = UserPrototype(problem="only Go's functions have several results, by their names",
+                                         hints=["retval is the result of any other"])
+        return
+    detail.prototype = world.user_prototype(item.target, item.offset)
+    item.args = detail.prototype.results
+
+
 def function_offset(item: Attach) -> int:
     """Where in its file the function begins at whose entry a probe is."""
     return item.offset - (item.detail.skipped if isinstance(item.detail, UserDetail) else 0)
 
 
 def user_places(item: Attach) -> dict[str, UserPlace]:
-    """The known locations of a user function's arguments, by name."""
+    """The known locations of a user function's arguments, or of its results, by name."""
     prototype = item.detail.prototype if isinstance(item.detail, UserDetail) else None
-    return prototype.places if prototype is not None else {}
+    return {} if prototype is None else prototype.result_locations if KINDS[item.kind].returns else prototype.places
 
 
 def resolve_user_results(attach: list[Attach], world: World) -> None:

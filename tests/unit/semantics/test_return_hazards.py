@@ -12,9 +12,11 @@ from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.kernel.names.returns import FUNCTIONS, return_hazard
 from sonde.kernel.types.world import LiveWorld
+from sonde.language.ast import Call
+from sonde.semantics.nodes import walk_nodes
 from sonde.semantics.returns import HAZARDS, PROBLEMS
 from sonde.semantics.world import UserFunction
-from sonde.spec import FunctionEnds
+from sonde.spec import FunctionEnds, UserPrototype
 from unit.fake_world import FakeWorld, check_text, findings
 
 EXEC, DYN = 2, 3
@@ -342,3 +344,30 @@ def test_goroutines_that_cannot_be_told(arch: str, version: str, warned: bool) -
     world.go_version = lambda path: version if path == "/bin/go" else ""  # type: ignore[method-assign]
     reported = findings("uretprobe:go:main.work { @[caller()] = count(); }", world)
     assert [code for code, _ in reported] == ["goroutine-thread"] * warned
+
+
+class ResultWorld(GoWorld):
+    """One in which the function of Go returns a number, and an address."""
+
+    def user_prototype(self, path: str, offset: int, own: bool = False) -> UserPrototype:
+        return super().user_prototype("/bin/svc" if path == "/bin/go" else path, 0x100)
+
+
+@pytest.mark.parametrize(("text", "programs", "type"), [
+    ("uretprobe:go:main.work { print(retval); }", 1, "int64"),
+    ("uretprobe:go:main.work { print(results.r1); }", 1, "int64"),
+    ("uretprobe:go:main.w* { print(retval); }", 1, "uint64"),
+    ("uretprobe:prog:work { print(retval); }", 1, "uint64"),
+    ("uretprobe:prog:work, uretprobe:go:main.work { print(retval); }", 2, "uint64"),
+])
+def test_results_of_go(text: str, programs: int, type: str) -> None:
+    """Of a function that is named; in a clause for others too, each has a program of its own."""
+    checked = check_text(text, ResultWorld())
+    assert not checked.diagnostics.items and len(checked.probes) == programs
+    call = next(node for node in walk_nodes(checked.probes[0].clause.body) if isinstance(node, Call))
+    assert str(call.args[0].type) == type
+
+
+def test_results_of_others() -> None:
+    assert [code for code, _ in findings("uretprobe:prog:work { print(results); }", ResultWorld())] == ["no-args"]
+    assert [code for code, _ in findings("uprobe:go:main.work { print(results); }", ResultWorld())] == ["builtin-probe"]

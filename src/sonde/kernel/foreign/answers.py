@@ -7,7 +7,7 @@ from sys import byteorder
 
 from ...errors import MachineError
 from ...layouts.cpython import DEBUG_OFFSETS
-from ...types import StructField
+from ...types import Struct, StructField
 from ..names.symbol_file import ORIGIN
 from . import demangle as mangled
 from . import go_build, indirect, ld_cache, return_hazards, usdt
@@ -25,6 +25,7 @@ from .unwind_rows import pack_rows
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...base.json_checks import Json
+    from ...spec import UserPlace
 
 
 _NARROW = "the debug information of 32-bit programs is not read for arguments"
@@ -200,14 +201,18 @@ def prototype(subject: Subject, offset: int) -> Json:
     from . import dwarf
 
     if subject.elf.form.word != 8:
-        return _NARROW, [], "", 0, [], [], None, []
+        return _NARROW, [], _pack_values(None, {}), None, [], _pack_values(None, {})
     signature = dwarf.user_prototype(subject.elf, offset)
-    args = signature.args
-    return (signature.problem, signature.hints, args.name if args else "", args.size if args else 0,
-            [(f.name, pack_type(f.type), f.offset) for f in args.fields] if args else [],
+    return (signature.problem, signature.hints, _pack_values(signature.args, signature.places),
+            pack_type(signature.result) if signature.result is not None else None, signature.declarations,
+            _pack_values(signature.results, signature.result_locations))
+
+
+def _pack_values(values: Struct | None, locations: dict[str, UserPlace]) -> Json:
+    return (values.name if values else "", values.size if values else 0,
+            [(f.name, pack_type(f.type), f.offset) for f in values.fields] if values else [],
             [(name, (location.kind, location.registers, location.offset, location.why))
-             for name, location in signature.places.items()],
-            pack_type(signature.result) if signature.result is not None else None, signature.declarations)
+             for name, location in locations.items()])
 
 
 def members(subject: Subject, entry: int) -> Json:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from ...base.fast_stdlib import TypeVar, bisect_right
 from ...base.installation import install_command
 from ...errors import MachineError
-from ...spec import SourceLine, SourceLines, UserPrototype
+from ...spec import SourceLine, SourceLines, UserPlace, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
 from . import dwarf_go, dwarf_places
 from .dwarf_ranges import address_ranges, low_pc, unit_of
@@ -103,8 +103,8 @@ class DebugInfo:
         if entry is None:
             return None
         unit, die = entry
-        parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"
-                      and not dwarf_go.is_result(child)]
+        entries = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"]
+        parameters = [child for child in entries if not dwarf_go.is_result(child)]
         described = [find_origin(parameter) for parameter in parameters]
         result = referred_die(find_origin(die, "type"), "type")
         kinds = [referred_die(parameter, "type") for parameter in described]
@@ -112,12 +112,39 @@ class DebugInfo:
         finder = dwarf_places.LocationFinder(self.dwarf, unit, die, self._elf.machine,
                                              self._keeps_convention(unit, address))
         places = dict(zip(names, finder.find_locations(parameters, kinds, result)))
-        types = [(name, self._types.convert_type(kind)) for name, kind in zip(names, kinds)]
         declared = [format_declaration(kind, name) for name, kind in zip(names, kinds)]
-        return UserPrototype(
-            _layout_args(die, [(name, type) for name, type in types if places[name].kind != "unknown" and type.size]),
-            places, self._types.convert_type(result) if result is not None else None,
+        prototype = UserPrototype(
+            self._layout_values(die, "args", dict(zip(names, kinds)), places), places,
+            self._types.convert_type(result) if result is not None else None,
             [*declared, format_declaration(result, "retval") if result is not None else "void"])
+        if dwarf_go.made_by_go(unit):
+            self._add_results(prototype, die, kinds, finder, [find_origin(child) for child in entries
+                                                              if dwarf_go.is_result(child)])
+        return prototype
+
+    def _add_results(self, prototype: UserPrototype, die: DIE, parameters: list[DIE | None],
+                     finder: dwarf_places.LocationFinder, results: list[DIE]) -> None:
+        """The results of a function of Go. Those without a name are ``r0``, ``r1`` ..., by their positions."""
+        kinds = [referred_die(result, "type") for result in results]
+        names = [name if (name := name_of(result)).isidentifier() and name != "_" else f"r{index}"
+                 for index, result in enumerate(results)]  # ~r1; ~b1 of one that is called _
+        prototype.result_locations = dict(zip(names, finder.find_results(parameters, kinds)))
+        prototype.results = self._layout_values(die, "results", dict(zip(names, kinds)), prototype.result_locations)
+        declared = [format_declaration(kind, name) for name, kind in zip(names, kinds)]
+        prototype.declarations[-1:] = [f"results ({', '.join(declared)})"] if results else ["void"]
+
+    def _layout_values(self, die: DIE, kind: str, kinds: dict[str, DIE | None],
+                       locations: dict[str, UserPlace]) -> Struct:
+        """Those that can be read, as a struct with natural alignment."""
+        at, placed = 0, list[StructField]()
+        for name, described in kinds.items():
+            type = self._types.convert_type(described)
+            if locations[name].kind != "unknown" and type.size:
+                at = round_up(at, type.align if not isinstance(type, Str | Array) else 1)
+                placed.append(StructField(name, type, at))
+                at += type.size
+        members = tuple(placed)
+        return Struct(f"_{kind}_{qualified_name(find_origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
 
     def _keeps_convention(self, unit: CompileUnit, address: int) -> bool:
         """Whether a function gets its parameters as the calling convention says, used or not: GCC changes that in
@@ -217,17 +244,6 @@ class DebugInfo:
     def _symbol_at(self, address: int) -> str:
         symbol = self._elf.function_at(address)
         return symbol[0] if symbol else ""
-
-
-def _layout_args(die: DIE, fields: list[tuple[str, Type]]) -> Struct:
-    """``args`` as a struct with natural alignment."""
-    at, placed = 0, []
-    for name, type in fields:
-        at = round_up(at, type.align if not isinstance(type, Str | Array) else 1)
-        placed.append(StructField(name, type, at))
-        at += type.size
-    members = tuple(placed)
-    return Struct(f"_args_{qualified_name(find_origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
 
 
 def iter_subprograms(top: DIE, end: float = 0.0) -> Iterator[DIE]:

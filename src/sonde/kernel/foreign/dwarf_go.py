@@ -36,6 +36,7 @@ MOST_DEPTH = 16
 NAMES_ALL = 27  # since this version, at the latest, parameters without a name are described
 _UNSURE = UserPlace("unknown", why="may come after a parameter without a name, which this version of Go does not "
                     "describe")
+_UNSURE_RESULT = UserPlace("unknown", why="is on the stack, behind parameters that this version of Go may not describe")
 _VECTOR = UserPlace("unknown", why="is passed in a vector register, which programs cannot read")
 _SMALL_PARTS = UserPlace("unknown", why="has parts of less than a word, each in a register of its own: arg0, arg1 ... "
                          "are the registers")
@@ -62,13 +63,28 @@ class GoConvention:
 
     def __init__(self, arch: Arch, unit: CompileUnit) -> None:
         self._arch = arch
-        self._general = [] if uses_stack(go_of(unit), arch.name) else list(arch.go_arguments)
-        self._vectors = MOST_VECTORS.get(arch.name, 0) if self._general else 0
+        self._uses_stack = uses_stack(go_of(unit), arch.name)
+        self._names_all = minor_version(go_of(unit)) >= NAMES_ALL
         self._stack = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._general = [] if self._uses_stack else list(self._arch.go_arguments)
+        self._vectors = MOST_VECTORS.get(self._arch.name, 0) if self._general else 0
 
     def assign_locations(self, kinds: list[DIE | None]) -> list[UserPlace]:
         """Places of parameters of these types."""
         return [self._assign(strip_qualifiers(kind)) for kind in kinds]
+
+    def assign_results(self, kinds: list[DIE | None]) -> list[UserPlace]:
+        """Places of results of these types when the function has returned, after those of its parameters: the registers
+        are used anew, the stack goes on, of which Go says too little where it leaves parameters out."""
+        self._begin()
+        self._stack += -self._stack % 8
+        locations = [self._assign(strip_qualifiers(kind)) for kind in kinds]
+        popped = 8 if self._arch.link_register is None else 0  # the return address
+        return [each if each.kind != "memory" else UserPlace("memory", each.registers, each.offset - popped)
+                if self._names_all else _UNSURE_RESULT for each in locations]
 
     def _assign(self, kind: DIE | None) -> UserPlace:
         parts: list[tuple[int, bool]] = []

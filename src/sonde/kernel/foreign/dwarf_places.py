@@ -65,6 +65,14 @@ class LocationFinder:
         convention = Convention(self._arch).assign_locations(kinds, references, result)
         return [self._parameter_location(parameter, usual) for parameter, usual in zip(parameters, convention)]
 
+    def find_results(self, parameters: list[DIE | None], kinds: list[DIE | None]) -> list[UserPlace]:
+        """One place for each result of a function of Go, by its type, behind parameters of these types."""
+        if self._arch is None:
+            return [UserPlace("unknown", why="is of a machine that Sonde does not know") for _ in kinds]
+        convention = dwarf_go.GoConvention(self._arch, self._unit)
+        convention.assign_locations(parameters)
+        return convention.assign_results(kinds)
+
     def _parameter_location(self, parameter: DIE, usual: UserPlace) -> UserPlace:
         where = parameter.attributes.get("DW_AT_location")
         if where is None:

@@ -317,14 +317,18 @@ class ElfFile(ForeignFile):
 
     def function_prototype(self, offset: int) -> UserPrototype:
         """Parameters and result of the function that begins at a file offset."""
-        problem, hints, name, size, fields, spots, result, declarations = self.ask_reader("prototype", offset)
+        problem, hints, args, result, declarations, results = self.ask_reader("prototype", offset)
         if problem:
             return UserPrototype(problem=problem, hints=hints)
-        members = tuple([StructField(field, unpack_type(type, self.struct_members), at) for field, type, at in fields])
         return UserPrototype(
-            Struct(name, size, lambda: members),
-            {name: UserPlace(kind, tuple(registers), at, why) for name, (kind, registers, at, why) in spots},
-            unpack_type(result, self.struct_members) if result is not None else None, declarations)
+            *self._unpack_values(*args), unpack_type(result, self.struct_members) if result is not None else None,
+            declarations, "", [], *self._unpack_values(*results))
+
+    def _unpack_values(self, name: str, size: int, fields: Any, spots: Any) -> tuple[Struct | None,
+                                                                                      dict[str, UserPlace]]:
+        members = tuple([StructField(field, unpack_type(type, self.struct_members), at) for field, type, at in fields])
+        return Struct(name, size, lambda: members) if name else None, {
+            name: UserPlace(kind, tuple(registers), at, why) for name, (kind, registers, at, why) in spots}
 
     def struct_members(self, entry: int) -> tuple[StructField, ...]:
         """Members of a struct, by the entry that describes it."""

@@ -99,15 +99,15 @@ _RULE = (int, _word_of("offset", "value", "register", "expression", "value expre
 _ARGUMENT = (_word_of("constant", "register", "memory", "unknown"), _REGISTER, int, _REGISTER, int,
              _number_within(0, 64), _number_of(1, 2, 4, 8), bool, str)
 _PLACE = (_word_of("registers", "memory", "constant", "unknown"), [_REGISTER], int, str)
-# problem, hints, args' name and size, fields: (name, type, offset), places by name, result, declarations
-_PROTOTYPE = (str, [str], str, _OFFSET, [(str, is_type, _OFFSET)], [(str, _PLACE)], Maybe(is_type), [str])
+_VALUES = (str, _OFFSET, [(str, is_type, _OFFSET)], [(str, _PLACE)])
 
 
-def _is_prototype(value: Json) -> bool:
-    """Whether each field has a place, and each place the registers that it needs."""
-    if not has_shape(value, _PROTOTYPE):
+def _are_values(value: Json) -> bool:
+    """A struct's name and size, its fields: (name, type, offset), and places by name: whether each field has a place,
+    and each place the registers that it needs."""
+    if not has_shape(value, _VALUES):
         return False
-    _, _, _, _, fields, places, _, _ = as_list(value)
+    _, _, fields, places = as_list(value)
     locations = {as_text(name): as_list(location) for name, location in map(as_list, as_list(places))}
     return {as_text(as_list(field)[0]) for field in as_list(fields)} <= locations.keys() and all(
         registers or kind not in ("registers", "memory") for kind, registers, _, _ in locations.values())
@@ -143,7 +143,8 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("interpreter", Maybe((int, int, int, _is_hex))),
     ReaderQuestion("demangle", Maybe([str]), 0.25),
     ReaderQuestion("loader_cache", [(str, str)]),
-    ReaderQuestion("prototype", _is_prototype, debug=True),
+    # problem, hints, args, result, declarations, a Go function's results
+    ReaderQuestion("prototype", (str, [str], _are_values, Maybe(is_type), [str], _are_values), debug=True),
     ReaderQuestion("members", [_is_member], debug=True),
     ReaderQuestion("named_type", Maybe(is_type), debug=True),
     ReaderQuestion("source_lines", (str, [str], [(str, str, int)]), debug=True),
