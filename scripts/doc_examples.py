@@ -104,6 +104,8 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "probetype": 'begin { print(probetype); }',
     "pytask": "tracepoint:syscalls:sys_enter_sendto { @sent[pytask] = count(); }",
     "pytask_id": "tracepoint:syscalls:sys_enter_sendto /pytask != \"\"/ { @[pytask_id, pytask] = count(); }",
+    "syscall_id": "tracepoint:sched:sched_switch /syscall_id >= 0/ { @[comm, syscall_name(syscall_id)] = count(); }",
+    "syscall_arg0": "tracepoint:sched:sched_switch /syscall_id == 0/ { @sleeps_reading[comm, syscall_arg0] = count(); }",
     "pythread": "tracepoint:syscalls:sys_enter_futex /pythread/ { @[pythread] = count(); }",
     "pygil": "tracepoint:syscalls:sys_enter_futex /pygil/ { @[pid, pygil] = count(); }",
     "pystack": "tracepoint:syscalls:sys_enter_openat { @[pystack] = count(); @top[comm, pystack(3)] = count(); }",

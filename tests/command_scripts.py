@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from sonde.cli.commands import argdist, packets, pygil, tcpsubnet, trace, ucalls, uflow, ugc, uobjnew, ustat, uthreads
+from sonde.cli.commands import (
+    argdist,
+    packets,
+    pygil,
+    pyloop,
+    tcpsubnet,
+    trace,
+    ucalls,
+    uflow,
+    ugc,
+    uobjnew,
+    ustat,
+    uthreads,
+)
 from sonde.cli.commands.runtimes import LANGUAGES, Runtime
 
 
@@ -36,7 +49,8 @@ def command_scripts() -> dict[str, str]:
         "ucalls -LS": ucalls.script({"latency": "true", "syscalls": "true"}, RUNTIMES, []),
         "uobjnew": uobjnew.script({}, RUNTIMES, []),
         "packets": packets.build_script({"stack": "true"}, []),
-        "pygil": pygil.build_script({}, 1, True, 0, 0, True),
-        "pygil --holds": pygil.build_script({}, 1, False, 1 << 12, 5),
+        "pygil": pygil.build_script({}, "pid == 1", "process 1", 0, 0),
+        "pygil --holds": pygil.build_script({}, "pid == 1", "process 1", 1 << 12, 5),
+        "pyloop": pyloop.build_script({}, "pid == 1", "libc", 5),
         "packets -S": packets.build_script({"summary": "true"}, []),
     }

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from ..compiler.lower.calls import Builtin
 
 FAMILIES = {
-    "tasks": "pid tid uid gid username comm ppid pcomm leader_tid leader_comm curtask in_family cgroup net_ns",
+    "tasks": "pid tid uid gid username comm ppid pcomm leader_tid leader_comm curtask in_family cgroup net_ns "
+             "syscall_id syscall_arg0",
     "groups": "container pod service",
     "events": "args arg0 retval ctx results func probe probetype usermode",
     "machine": "cpu ncpus numaid rand config cpid has_cpid",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..compiler import helpers as h
 from ..compiler.ir import Operand
-from ..compiler.lower import family, memory, tasks
+from ..compiler.lower import current_call, family, memory, tasks
 from ..compiler.lower.calls import Builtin, helper_caller
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
@@ -15,6 +15,7 @@ from ..semantics.builtins import choice_checker, type_of
 from ..semantics.context import CheckContext, callback_hints
 from ..types import (
     BOOL,
+    INT64,
     KERNEL,
     UINT32,
     UINT64,
@@ -100,6 +101,14 @@ def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
         return None
     node.choice = Thread(node.args[0])
     return Str(16)
+
+
+def _type_of_call(context: CheckContext, node: Reference) -> Type | None:
+    world = context.world
+    if current_call.knows_call(world.find_struct("pt_regs")) and world.has_feature("helper_task_pt_regs"):
+        return INT64
+    context.error("missing-feature", f"{node.name} is read from a task's registers, on x86_64 from Linux 5.15 on", node)
+    return None
 
 
 def _namespace(node: Reference) -> str:
@@ -226,6 +235,7 @@ def _is_in_family(lo: Lower, node: Reference) -> Operand:
     lo.b.start(member)
     return result
 
+
 ROWS = (
     Builtin("pid", UINT32, "Process id, as the PID namespace numbers it that Sonde runs in.",
             call=choice_checker(Namespace, _NAMESPACES), arguments="[curr_ns|init]",
@@ -252,6 +262,10 @@ ROWS = (
             "that has started; else false.", call=_check_task_call, arguments="[task]", scalar=_is_in_family),
     Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2).",
             scalar=helper_caller(h.CGROUP_ID, "cgroup_id")),
+    Builtin("syscall_id", _type_of_call, "Number of the system call that the current task is in, an int64 (x86_64); -1 "
+            "if it is in none.", scalar=lambda lo, node: current_call.read_call(lo, "orig_ax", -1)),
+    Builtin("syscall_arg0", _type_of_call, "First argument of that system call, an int64; 0 if the task is in none.",
+            scalar=lambda lo, node: current_call.read_call(lo, "di", 0)),
     Builtin("net_ns", UINT64, "The inode number of a network namespace, as lsns shows it: the current task's, or a "
             "packet's.", call=_check_net_ns_call, arguments="[skb]", scalar=_network_namespace),
 )

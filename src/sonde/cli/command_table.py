@@ -17,6 +17,7 @@ COMMANDS = {
     "profile": "profile [-F HZ] [-p PIDS] [-U | -K] [SECONDS]",
     "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
     "pygil": "pygil [--holds] -p PID [SECONDS]",
+    "pyloop": "pyloop [-m MS] -p PID [SECONDS]",
     "packets": "packets [-d] [-t] [-k] [-S] [-s SECONDS] [FILTER]",
     "ucalls": "ucalls [-l LANGUAGE] [-L] [-S] PID [SECONDS]",
     "uflow": "uflow [-l LANGUAGE] [-M METHOD] [-C CLASS] PID",

@@ -94,7 +94,6 @@ macro end_wait(id, $wait, @where, @wait_us, @waited_us) {
   @waited_us[$who.0, $who.1, $who.2] = sum($us);
 }
 
-BEGUN
 begin { printf("Tracing the GIL of SUBJECT. Ctrl-C to end.\\n"); }
 
 // A wait begins. If the lock was switched twice since this thread woke, it has had it: the wait before is over.
@@ -189,50 +188,28 @@ watchpoint:ADDRESS:4:w /TRACED/ {
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    from ...runtime.traced_command import Child
-    from ...source import Source
-    from .. import requests, script_run
-    if parsed.has("follow"):
-        requests.hand_over_process(parsed)
-    process = requests.process_of(parsed)
-    if process is None:
-        raise UsageError("pygil needs a process: -p PID, or a command: -c COMMAND", ["see sonde pygil --help"])
-    lock = 0
-    if not isinstance(process, Child):
-        from ...kernel.names.python_process import PythonProcess
-        python = PythonProcess(process.pid)
-        if python.c_library == "musl":
-            raise UsageError(f"process {process.pid} runs without glibc, whose threads alone wait in a way known here")
-        lock = python.find_lock() if "holds" in parsed.named else 0
+    from .python_commands import Subject
+    subject, lock = Subject("pygil", parsed), 0
+    if subject.python is not None:
+        if not subject.python.has_glibc:
+            raise UsageError(f"process {subject.process.pid} runs without glibc: what its threads wait on is not known")
+        lock = subject.python.find_lock() if "holds" in parsed.named else 0
     elif "holds" in parsed.named:
         raise UsageError("--holds needs a process that runs (-p PID), to know where its lock lies")
-    from .runtimes import seconds_of
-    seconds_of("pygil", parsed.words[1:] + parsed.rest)
-    parsed.seconds = requests.seconds_of(parsed.words[1:] + parsed.rest)
-    text = build_script(parsed.named, process.pid, isinstance(process, Child), lock, parsed.seconds,
-                        parsed.has("follow"))
-    parsed.options.pop("pid", None)  # the script filters by itself: a switch to the process happens in another
-    parsed.named.clear()
-    options = requests.options_of(parsed, [])
-    if parsed.has("follow"):
-        options.knows_family, options.cpid = True, process.pid
-    return script_run.run(requests.new_trace(Source("pygil", text, internal=True), options, process, parsed), parsed)
+    text = build_script(parsed.named, subject.condition, "the command" if subject.is_child else
+                        f"process {subject.process.pid}", lock, parsed.seconds)
+    return subject.trace("pygil", text)
 
 
-def build_script(named: dict[str, str], pid: int, child: bool, lock: int, seconds: int, follow: bool = False) -> str:
-    """The program for a process, and what it starts if we ``follow``; for --holds with the address of its ``lock``.
-
-    The ``child`` of -c is one of Sonde's own, of Python, until it begins to run the command."""
-    begun = f"tracepoint:sched:sched_process_exec /pid == {pid}/ {{ @begun = 1; }}\n" if child else ""
-    own = f"(pid == {pid} && @begun == 1)" if child else f"pid == {pid}"
+def build_script(named: dict[str, str], traced: str, subject: str, lock: int, seconds: int) -> str:
+    """The program for the ``subject``, the processes of which the condition ``traced`` is true; for --holds with the
+    address of the ``lock``."""
     top = number_option(named, "top", 10)
     text = _SCRIPT + (f"interval:s:{seconds} {{ exit(); }}\n" if seconds else "")
     for name, value in (
             ("WATCH\n", _WATCH.replace("ADDRESS", hex(lock + py.GIL_LOCKED)) if lock else ""),
-            ("PRINT_HOLDS", "print(@hold_us);" if lock else ""), ("TOP", str(top)),
-            ("BEGUN\n", begun), ("TRACED", f"({own} || in_family)" if follow else own),
-            ("SUBJECT", "the command" if child else f"process {pid}"),
-            ("HOLDER", str(py.GIL_HOLDER)), ("LOCKED", str(py.GIL_LOCKED)), ("SWITCHES", str(py.GIL_SWITCHES)),
-            ("WAITING", str(py.GIL_WAITING)), ("SIZE", str(py.GIL_SIZE))):
+            ("PRINT_HOLDS", "print(@hold_us);" if lock else ""), ("TOP", str(top)), ("TRACED", traced),
+            ("SUBJECT", subject), ("HOLDER", str(py.GIL_HOLDER)), ("LOCKED", str(py.GIL_LOCKED)),
+            ("SWITCHES", str(py.GIL_SWITCHES)), ("WAITING", str(py.GIL_WAITING)), ("SIZE", str(py.GIL_SIZE))):
         text = text.replace(name, value)
     return text

@@ -9,22 +9,24 @@ from . import pythons
 from .user_symbols import read_maps
 
 # Beginnings of the names of files that other implementations map.
+_GLIBC, _MUSL = ("libc.so.6", "libc-2"), ("ld-musl", "libc.musl")
+_C_LIBRARIES = (*_GLIBC, *_MUSL)
 _OTHERS = {"libpypy": "PyPy", "pypy": "PyPy", "graalpy": "GraalPy", "libpythonvm": "GraalPy"}
 
 
 class PythonProcess:
-    """The words of an interpreter's image (:mod:`sonde.layouts.cpython`), and whose they are. UsageError if the process
-    runs no Python that can be followed."""
+    """The words of an interpreter's image (:mod:`sonde.layouts.cpython`), and the path of its C library. UsageError if
+    the process runs no Python that can be followed."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        image, self.c_library = b"", "musl"
+        image, self.c_library, self.has_glibc = b"", "", False
         interpreters = pythons.Interpreters()
         mappings = read_maps(pid)
         for mapping in mappings:
             name = mapping.name.rpartition("/")[2]
-            if name.startswith(("libc.so.6", "libc-2")):
-                self.c_library = "glibc"
+            if name.startswith(_C_LIBRARIES):
+                self.c_library, self.has_glibc = mapping.path, not name.startswith(_MUSL)
             other = next((_OTHERS[start] for start in _OTHERS if name.startswith(start)), "")
             if other:
                 raise UsageError(f"process {pid} runs {other}, which keeps its threads and frames in ways of its own",

@@ -1,0 +1,63 @@
+"""Common code of commands that follow one Python program: pygil, pyloop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+
+if TYPE_CHECKING:
+    from ...kernel.names.python_process import PythonProcess
+    from ...runtime.traced_command import Process
+    from ..options import Parsed
+
+
+class Subject:
+    """The process of -p or -c, which a command named ``name`` needs, and its Python if it runs already."""
+
+    def __init__(self, name: str, parsed: Parsed) -> None:
+        from ...runtime.traced_command import Child
+        from .. import requests
+        self._parsed, self.follows = parsed, parsed.has("follow")
+        if self.follows:
+            requests.hand_over_process(parsed)
+        process = requests.process_of(parsed)
+        if process is None:
+            raise UsageError(f"{name} needs a process: -p PID, or a command: -c COMMAND", [f"see sonde {name} --help"])
+        self.process: Process = process
+        self.is_child = isinstance(process, Child)
+        self.python: PythonProcess | None = None
+        if not self.is_child:
+            from ...kernel.names.python_process import PythonProcess
+            self.python = PythonProcess(process.pid)
+        from .runtimes import seconds_of
+        self.words = parsed.words[1:] + parsed.rest
+        seconds_of(name, self.words)
+        parsed.seconds = requests.seconds_of(self.words)
+
+    @property
+    def condition(self) -> str:
+        """True in the process, and in what it starts with --follow."""
+        return traced_condition(self.process.pid, self.is_child, self.follows)
+
+    def trace(self, name: str, text: str) -> int:
+        """Run the script ``text``, which filters by itself: a switch to the process happens in another. The exit
+        status."""
+        from ...source import Source
+        from .. import requests, script_run
+        parsed = self._parsed
+        parsed.options.pop("pid", None)
+        parsed.named.clear()
+        options = requests.options_of(parsed, [])
+        if self.follows:
+            options.knows_family, options.cpid = True, self.process.pid
+        begun = f"tracepoint:sched:sched_process_exec /pid == {self.process.pid}/ {{ @begun = 1; }}\n"
+        source = Source(name, text + (begun if self.is_child else ""), internal=True)
+        return script_run.run(requests.new_trace(source, options, self.process, parsed), parsed)
+
+
+def traced_condition(pid: int, is_child: bool, follows: bool) -> str:
+    """A script's condition that is true in a process. The child of -c is one of Sonde's own, of Python, until it begins
+    to run the command: @begun is 1 from then on."""
+    own = f"(pid == {pid} && @begun == 1)" if is_child else f"pid == {pid}"
+    return f"({own} || in_family)" if follows else own
