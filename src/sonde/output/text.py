@@ -106,8 +106,6 @@ def _is_plain(values: Iterable[ScriptValue]) -> bool:
 def _line_template(name: str, items: Items) -> str:
     """The form of a line, for ``key, value`` or ``*key, value``, of elements whose keys and values print as they are;
     "" of others."""
-    if (rows := _number_rows(items)) is not None:
-        return rows.template(name)
     keys: list[Any] = [key for key, _ in items]
     width = len(keys[0]) if set(map(type, keys)) == {tuple} and len(set(map(len, keys))) == 1 else 0
     parts = [[key[at] for key in keys] for at in range(width)] if width else [keys]
@@ -253,18 +251,26 @@ class TextOutput(Streams):
             return
         from ..runtime.maps.aggregates import Drawing
         # The template first: as long as they are not sorted, the elements lie in memory one after the other.
-        template = _line_template(name, items) if items and div <= 1 else ""
+        template = _line_template(name, items) if items and div <= 1 and isinstance(items, list) else ""
         shown = sort_items(items, top)
         if shown and incomplete:
             self.out.write(encode_text(f"{name} is incomplete:\n"))
         if shown and isinstance(shown[0][1], Drawing):
             return self._write_drawings(name, shown, div)
+        if div <= 1 and (rows := _number_rows(shown)) is not None:
+            return self._write_numbers(name, rows)
         for at in range(0, len(shown), _PORTION):
             text = "".join(_element_lines(name, shown[at:at + _PORTION], div, template))
             if not _is_harmless(text, len(shown[at:at + _PORTION])):
                 text = "".join([_safe_line(name, key, divide_value(value, div)) for key, value in
                                 shown[at:at + _PORTION]])
             self.out.write(encode_text(text))
+            if at:
+                self.out.flush()
+
+    def _write_numbers(self, name: str, rows: NumberRows) -> None:
+        for at in range(0, len(rows), _PORTION):
+            self.out.write(rows[at:at + _PORTION].lines(name))
             if at:
                 self.out.flush()
 
@@ -299,8 +305,6 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
         from ..runtime.records.values import key_text, to_text
         return [f"{name if key is None else f'{name}[{key_text(key)}]'}: {to_text(divide_value(value, div))}\n"
                 for key, value in items]
-    if (rows := _number_rows(items)) is not None:
-        return [template * len(rows) % rows.flat_numbers()]
     if type(items[0][0]) is tuple:
         return [template % (*key, value) for key, value in items if isinstance(key, tuple)]
     return list(map(template.__mod__, items))

@@ -53,16 +53,15 @@ class NumberRows(Sequence["Item"]):
             rows.append_columns(_split_digits(list(map(int, codes[at:at + _PORTION])), digits))
         return rows
 
-    def template(self, name: str) -> str:
-        """The form of a line, for a row's numbers."""
-        return f"{name}[{', '.join(['%d'] * (len(self._columns) - 1))}]: %d\n"
-
-    def flat_numbers(self) -> tuple[int, ...]:
-        """All numbers, row by row."""
-        flat = [0] * (len(self) * len(self._columns))
-        for at, column in enumerate(self._columns):
-            flat[at::len(self._columns)] = column
-        return tuple(flat)
+    def lines(self, name: str) -> bytes:
+        """The rows as text, a line for each; a column that is the same in all of them is formatted once."""
+        varying = [column for column in self._columns if not _is_constant(column)]
+        texts = [str(column[0]) if _is_constant(column) else "%d" for column in self._columns]
+        flat = [0] * (len(self) * len(varying))
+        for at, column in enumerate(varying):
+            flat[at::len(varying)] = column
+        template = f"{name}[{', '.join(texts[:-1])}]: {texts[-1]}\n".encode()
+        return template * len(self) % tuple(flat)
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -94,9 +93,15 @@ class NumberRows(Sequence["Item"]):
 
 
 def _describe(column: array[int]) -> Digit:
+    if _is_constant(column):
+        return column[0], 1
     numbers = column.tolist()
     least = min(numbers, default=0)
     return least, max(numbers, default=0) - least + 1
+
+
+def _is_constant(column: array[int]) -> bool:
+    return bool(column) and column.count(column[0]) == len(column)
 
 
 def _greatest_code(digits: Sequence[Digit]) -> int:
