@@ -18,6 +18,7 @@ from ..compiling import COSTLY, compile, compile_or_recall, live_world, mask_fea
 from ..errors import StandInError, UsageError, VerifierError
 from ..kernel import notices
 from ..kinds import KINDS
+from ..layouts.event_records import DATA_RING
 from ..layouts.shared_maps import FAMILY
 from ..semantics.script_options import Options
 from ..source import Source
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ..compiling import Show
     from ..kernel.groups.lookup import Groups
     from ..runtime.attach.late_images import LateImages
+    from ..runtime.maps.ahead import MapAhead
     from ..runtime.records.events import Event
     from ..runtime.session import Session
     from ..runtime.traced_command import Process
@@ -140,7 +142,13 @@ class Trace(TracedRun):
             self.process.close()
 
     def _load_session(self) -> None:
-        self._session = self._new_session()
+        ring = self._begin_ring()
+        try:
+            self._session = self._new_session(ring)
+        except BaseException:
+            if ring is not None:
+                ring.close()
+            raise
         try:
             self._session.load()
         except VerifierError as error:
@@ -162,10 +170,19 @@ class Trace(TracedRun):
         except VerifierError:
             raise error from None
 
-    def _new_session(self) -> Session:
+    def _begin_ring(self) -> MapAhead | None:
+        """The data ring, made while the rest of what a session takes is imported."""
+        named = next((named for named in self.spec.maps if named.name == DATA_RING), None)
+        if named is None:
+            return None
+        from ..runtime.maps.ahead import MapAhead
+        from ..runtime.records.ringbuf import sized_ring
+        return MapAhead(sized_ring(named, self.spec.config.perf_rb_pages))
+
+    def _new_session(self, ring: MapAhead | None = None) -> Session:
         from ..runtime.session import Session
         made = Session(self.spec, self.process, self._global_values(), self._handle_signals, self._statistics,
-                       self.ending, self.memory.records, self._budget)
+                       self.ending, self.memory.records, self._budget, ring)
         made.tell = self._tell
         return made
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .attach.links import Links
     from .costs.budget import Budget
     from .flight.flight_memory import FlightMemory
+    from .maps.ahead import MapAhead
     from .traced_command import Child, Process
     from .waiting import FollowedLog
 
@@ -67,12 +68,12 @@ class Session:
     ``handle_signals``: SIGINT, SIGTERM and SIGHUP end the session (main thread only), and then ``ending`` says since
     when. ``process`` ends it by its own end; a Child is started when everything is attached. ``memory`` bounds the
     bytes of records that are held. ``budget``: the share of one CPU's time that the programs may take, if the script is
-    compiled for one.
+    compiled for one. ``ring``: the data ring, if somebody has begun to make it.
     """
 
     def __init__(self, spec: ScriptSpec, process: Process | None = None, values: Mapping[str, int] | None = None,
                  handle_signals: bool = False, run_statistics: bool = False, ending: Ending | None = None,
-                 memory: int = 16 << 20, budget: float = 0.0) -> None:
+                 memory: int = 16 << 20, budget: float = 0.0, ring: MapAhead | None = None) -> None:
         self.spec = spec
         self.ending = ending or Ending()
         self.process = process
@@ -88,7 +89,7 @@ class Session:
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
         self._values = dict(values or {})
         self._attachments = Attachments(spec.config)
-        self._loader = Loader(spec, self.maps, self._attachments.miss)
+        self._loader = Loader(spec, self.maps, self._attachments.miss, ring)
         self._state: State | None = None
         self._memory = memory
         self._delivery = Delivery(spec, None, None, memory, self.ending)
@@ -465,6 +466,7 @@ class Session:
             self._release_all()
 
     def _release_all(self) -> None:
+        self._loader.close()
         for ring in self._all_rings():
             ring.close()
         if self.flight is not None:

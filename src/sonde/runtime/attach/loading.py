@@ -5,10 +5,11 @@ from __future__ import annotations
 from ...errors import AttachError, VerifierError
 from ...kernel.host import possible_cpus
 from ...kernel.syscalls import Fd
+from ...layouts.event_records import DATA_RING
 from ...layouts.shared_maps import CURRENT
 from ...spec import Attach, KernelDetail, MapSpec, ProgramSpec, ScriptSpec, detail_of
 from ..maps.access import Map, create_map
-from ..records.ringbuf import ring_bytes
+from ..records.ringbuf import sized_ring
 from . import links
 from .programs import LoadedProgram, load_program, open_attach_target, split_by_function
 from .refusals import explain_load_error
@@ -18,21 +19,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    from ..maps.ahead import MapAhead
+
 Missing: TypeAlias = "Callable[[AttachError, Attach], None]"  # called with an attach point that is not available
 
 
 class Loader:
-    """Creates ``maps`` and loads programs that use them. VerifierError, PrivilegeError, SondeError."""
+    """Creates ``maps`` and loads programs that use them. VerifierError, PrivilegeError, SondeError. ``ring``: the data
+    ring, which is being made."""
 
-    def __init__(self, spec: ScriptSpec, maps: dict[str, Map], missing: Missing) -> None:
-        self._spec, self._maps, self._missing = spec, maps, missing
+    def __init__(self, spec: ScriptSpec, maps: dict[str, Map], missing: Missing, ring: MapAhead | None = None) -> None:
+        self._spec, self._maps, self._missing, self._ring = spec, maps, missing, ring
 
     def create_maps(self) -> None:
         """Create the maps that do not exist yet, in the order of the spec; those that were created stay in ``maps`` if
         one cannot be."""
         cpus = possible_cpus()
-        for spec in [spec for spec in self._spec.maps if spec.name not in self._maps]:
-            self._maps[spec.name] = create_map(self._with_size(spec), cpus)
+        missing = [spec for spec in self._spec.maps if spec.name not in self._maps]
+        for spec in missing:
+            if self._ring is None or spec.name != DATA_RING:
+                self._maps[spec.name] = create_map(self._with_size(spec), cpus)
+        if self._ring is not None:
+            self._maps[DATA_RING] = self._ring.take()
+            self._ring = None
         if CURRENT in self._maps:
             self._fill_current(self._maps[CURRENT])
         for made in self._maps.values():
@@ -49,7 +58,13 @@ class Loader:
         """Rings get their size here: it is the machine's business."""
         if spec.type != "ringbuf":
             return spec
-        return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec, self._spec.config.perf_rb_pages), spec.flags)
+        return sized_ring(spec, self._spec.config.perf_rb_pages)
+
+    def close(self) -> None:
+        """Give up what is not in ``maps`` yet."""
+        if self._ring is not None:
+            self._ring.close()
+        self._ring = None
 
     def load_programs(self) -> list[LoadedProgram]:
         """Load all programs, except those whose function does not exist."""

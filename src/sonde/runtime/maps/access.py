@@ -386,8 +386,6 @@ def create_map(spec: MapSpec, possible_cpus: int) -> Map:
 
     Raises SondeError naming the map when the kernel refuses its size.
     """
-    from mmap import PAGESIZE
-
     flags = spec.flags | (BPF_F_MMAPABLE if spec.memory else 0)
     try:
         fd = syscalls.map_create(MAP_TYPES[spec.type], spec.key_size, spec.value_size, spec.max_entries, flags,
@@ -404,6 +402,7 @@ def create_map(spec: MapSpec, possible_cpus: int) -> Map:
     memory = None
     try:
         if flags & BPF_F_MMAPABLE:
+            from mmap import PAGESIZE
             memory = syscalls.mmap_fd(fd, round_up(spec.value_size * spec.max_entries, PAGESIZE))
             memory[:len(spec.initial)] = spec.initial
         elif spec.initial:

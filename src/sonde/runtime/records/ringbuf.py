@@ -21,13 +21,12 @@ from ...kernel import syscalls
 from ...kernel.syscalls import Fd
 from ...layouts.event_records import CONTROL_RING, DATA_RING, SITE, TIME
 from ...layouts.uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
+from ...spec import MapSpec
 from .batch import Batch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from ...spec import MapSpec
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
 WINDOW = 2 << 20  # bytes
@@ -196,6 +195,11 @@ def data_ring_bytes(perf_rb_pages: int, page: int, memory: int) -> int:
 
 
 CONTROL_RING_BYTES = 256 << 10
+
+
+def sized_ring(spec: MapSpec, perf_rb_pages: int) -> MapSpec:
+    """A ring's spec with the size that it gets on this machine."""
+    return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec, perf_rb_pages), spec.flags)
 
 
 def ring_bytes(spec: MapSpec, perf_rb_pages: int) -> int:
