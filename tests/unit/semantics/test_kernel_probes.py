@@ -489,7 +489,7 @@ def test_a_trace_goes_on_with_what_the_kernel_takes(monkeypatch: pytest.MonkeyPa
         def close(self) -> None:
             closed.append(self)
 
-    monkeypatch.setattr(Trace, "_new_session", lambda trace: Kernel(trace))
+    monkeypatch.setattr(Trace, "_new_session", lambda trace, ring=None: Kernel(trace))
     monkeypatch.setattr(Trace, "_bind_session", lambda trace: None)
     trace = Trace("kprobe:vfs_read { @ = count(); } kretprobe:tcp_close { @ = count(); }", world=Both())
     first = trace.spec
