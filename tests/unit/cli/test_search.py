@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import JOBS
+from cookbook import all_entries
 from sonde.cli.main import main
 from sonde.cli.search import answering
 from sonde.cli.search.build import collect_entries
@@ -32,11 +32,30 @@ def names_of(entry: Entry) -> set[str]:
     return words | set(re.findall(r"[-\w]+", entry.action)) if entry.kind == QUESTION else words
 
 
-@pytest.mark.parametrize(("question", "expected"), JOBS)
-def test_one_search_finds_what_does_the_job(question: str, expected: str, entries: list[Entry]) -> None:
-    best, _, _ = find_answers(question, entries)
+def jobs() -> list[tuple[str, str, str]]:
+    """(what people type, the question of the cookbook's entry that answers, names of which one answers)."""
+    rows = [line.split("|") for line in (ROOT / "tests" / "jobs.txt").read_text().splitlines() if line[0] != "#"]
+    return [(query.strip(), question.strip(), " ".join(names).strip()) for query, question, *names in rows]
+
+
+@pytest.mark.parametrize(("query", "question", "names"), jobs())
+def test_one_search_finds_what_does_the_job(query: str, question: str, names: str, entries: list[Entry]) -> None:
+    best, _, _ = find_answers(query, entries)
     answers = set().union(*map(names_of, best)) if best else set()
-    assert answers & set(expected.split()), [entry.name or entry.head for entry in best]
+    assert question or names
+    assert not names or answers & set(names.split()), [entry.name or entry.head for entry in best]
+    assert not question or question in [entry.head for entry in best], [entry.name or entry.head for entry in best]
+
+
+def test_the_tutorial_names_forty_jobs_and_three_commands_solve_each() -> None:
+    """The command of the entry, and those that it names to go on with."""
+    recipes = {entry.question: entry for entry in all_entries()}
+    named = re.findall(r"^\| [\w ]+ \| ((?:[\w ]+, )*[\w ]+) \|$", (ROOT / "docs" / "tutorial.md").read_text(), re.M)
+    asked = {query: question for query, question, _ in jobs() if question}
+    assert sorted(asked) == sorted(job for row in named[1:] for job in row.split(", ")) and len(asked) == 40
+    for query, question in asked.items():
+        commands = [recipes[question].command, *re.findall(r"`(sonde [^`]+)`", recipes[question].next)]
+        assert len(commands) <= 3, f"{query}: {commands}"
 
 
 def test_every_tool_is_found_by_its_own_first_line(entries: list[Entry]) -> None:

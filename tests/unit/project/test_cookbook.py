@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 from compiled import world
 from cookbook import FOLDER, all_entries
@@ -35,21 +34,6 @@ def test_each_page_is_listed() -> None:
     start = (FOLDER / "README.md").read_text()
     for page in FOLDER.glob("[a-z]*.md"):
         assert f"({page.name})" in start
-
-
-def jobs() -> list[tuple[str, str]]:
-    """(what people type, the question of the entry that answers)."""
-    rows = (Path(__file__).parents[2] / "jobs.txt").read_text().splitlines()
-    return [(query, question) for query, _, question in (row.partition(" | ") for row in rows if row[0] != "#")]
-
-
-def test_each_job_has_an_answer_and_a_name_in_the_tutorial() -> None:
-    questions = {entry.question for entry in all_entries()}
-    tutorial = (FOLDER.parent / "tutorial.md").read_text()
-    named = {job for row in re.findall(r"^\| .* \| (.*) \|$", tutorial, re.M) for job in row.split(", ")}
-    assert len(jobs()) == 40
-    for query, question in jobs():
-        assert question in questions and query in named, query
 
 
 def test_the_cookbook_has_sixty_entries() -> None:

@@ -18,7 +18,7 @@ _TERMS = (("system call", "syscall"), ("run queue", "runq"), ("page fault", "pag
 _STOP = frozenset((
     "a about after all am an and any are as at be been before between but by can could did do does doing each every "
     "find first for from get give go goes had has have help how i if in into is it its just let like many me more "
-    "most much my new no not now of off on one only or other our out over per please see show so some sonde such "
+    "most much my no not now of off on one only or other our out over per please see show so some sonde such "
     "tell than that the their them then there these they thing things this those to trace tracing up use used using "
     "want was way we were what when where whether which while who whose why will with you your ").split())
 # Each line: words that a question may have for one another. The first of a line is the term; "A > B C" only that way.
