@@ -88,6 +88,10 @@ def language() -> str:
         "# The language", NOTE,
         "A script is a list of probes with blocks: `probe /predicate/ { statements }`. This page is generated from "
         "the compiler's own tables, and a test compiles each example.",
+        "This is the reference: all that there is, a line for each. [Five minutes](language/README.md) are an "
+        "introduction for who knows awk and a little C, and chapters explain [probes](language/probes.md), "
+        "[maps](language/maps.md), [strings](language/strings.md), [stacks](stacks.md), "
+        "[structs](language/structs.md) and [tables](language/tables.md).",
         "## Probes", table(["probe", "fires", "example"], [[f"`{n}`", d, f"`{e}`"] for n, d, e in PROBES]),
         "## Statements and top-level forms",
         *[f"**{name}**: {text}\n\n```\n{example}\n```" for name, text, example in STATEMENTS],

@@ -101,7 +101,8 @@ def terms_of(text: str) -> list[str]:
     text = text.lower().replace("-", " ")
     for phrase, term in _TERMS:
         text = text.replace(phrase, term)
-    return [stem(word) for word in re.findall(r"[a-z][a-z0-9+]*", text) if word not in _STOP and len(word) > 1]
+    return [stem(word) for word in re.findall(r"[a-z][a-z0-9+]*", text)
+            if not {word, stem(word)} & _STOP and len(word) > 1]
 
 
 def _read_synonyms() -> dict[str, list[str]]:
