@@ -13,7 +13,7 @@ PART = "\x01"
 
 _BASH = r"""# Written by sonde completion bash
 _sonde() {
-    local line word first="" IFS=$'\n'
+    local line word IFS=$'\n'
     local -a answer
     mapfile -t answer < <("${COMP_WORDS[0]/#~/$HOME}" completion bash -- \
                           "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
