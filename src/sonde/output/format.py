@@ -119,7 +119,7 @@ def compile_format_of_many(parts: Sequence[FormatPart], fields: Sequence[EventFi
 def compile_block(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
                   harmless: bytes, on_cut: OnCut | None = None) -> Callable[..., bytes | None]:
     """The same, but None if a value has other bytes than the ``harmless`` ones. The function takes what stands before
-    each text, too: see :class:`blocks.BlockFormat`."""
+    each text, too: see :class:`sonde.output.blocks.BlockFormat`."""
     form = _read_format(parts, fields, context, None, on_cut).build_function_of_many()
     own = _count_harmful(parts, harmless)
 
