@@ -44,7 +44,7 @@ COMMANDS = {
 TOPICS = {  # of commands, in the order of ``sonde --help``
     "COMMANDS FOR RUNS": "top serve record replay diff dump cost overhead",
     "COMMANDS THAT TRACE": "flame profile trace argdist packets tcpsubnet",
-    "COMMANDS FOR RUNTIMES OF LANGUAGES": "ucalls uflow ugc uobjnew ustat uthreads pygil",
+    "COMMANDS FOR RUNTIMES OF LANGUAGES": "ucalls uflow ugc uobjnew ustat uthreads pygil pyloop",
     "COMMANDS FOR MANY HOSTS, AND OTHER SYSTEMS": "fleet agent mcp export unit",
     "COMMANDS FOR THIS MACHINE, AND HELP": "help man completion tools doctor check symbols lsp version",
 }
