@@ -16,7 +16,7 @@ from decoding import Names
 from sonde.arch import ARCHES
 from sonde.compiler import helpers as h
 from sonde.layouts.event_records import CONTROL_HEADER, RECORD_HEADER
-from sonde.layouts.shared_maps import CURRENT, DISCOVERED, STATE
+from sonde.layouts.shared_maps import CALLS, COUNTING, CURRENT, DISCOVERED, STATE
 from sonde.runtime.maps import merge
 from sonde.runtime.maps.hot import read_hot
 from sonde.runtime.maps.slots import read_elements
@@ -26,7 +26,7 @@ from sonde.types import Aggregate, Scalar
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
 GLOBALS = {"start_ns": 1000, "most_elapsed": 1 << 62, "cpid": 0, "pidns_dev": 1, "pidns_ino": 2, "exiting": 0,
-           "zero": 0, "gate": 0, "allowance": 0}
+           "zero": 0, "gate": 0, "allowance": 0, COUNTING: 1}
 
 
 class TestMap:
@@ -131,7 +131,7 @@ class Kernel:
         self.names = Context(spec)
         self._decoder = EventDecoder(spec, self.names)
         for at, name in enumerate(spec.globals):
-            self._write_global(at, 0 if name.startswith(DISCOVERED) else GLOBALS[name])
+            self._write_global(at, 0 if name.startswith((DISCOVERED, CALLS)) else GLOBALS[name])
 
     def words(self, values: list[int]) -> bytes:
         return words(values, self.memory.order)

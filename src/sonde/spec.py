@@ -535,6 +535,15 @@ class Config(Record):
         return self.max_strlen + 1
 
 
+class CountedCalls(Record):
+    """Of a user function whose calls and returns a script probes: its name, and the numbers of the two attach points,
+    which count their events in globals (see layouts/shared_maps.py)."""
+
+    name: str
+    entry: int
+    exit: int
+
+
 class Gate(Record):
     """Of a script that is compiled for a budget. Between the predicate and the action of each clause, but for those of
     probes of exempt kinds, stands a gate: the global ``gate`` (0: open), which the programs close themselves when the
@@ -572,6 +581,7 @@ class ScriptSpec(Record):
     gate: Gate | None = None
     # (kind, name) of the containers, pods and services that are asked for; the name "" is any
     groups: list[tuple[str, str]] = []
+    calls: list[CountedCalls] = []
     locator: Locator | None = None  # fills CURRENT; None: there is no such map, or nobody has asked the kernel yet
 
     def find_map(self, name: str) -> MapSpec:

@@ -1,5 +1,6 @@
 """Returns of programs that throw, panic, jump, end threads and grow their stacks: they put out what they put out alone,
-and calls, arguments, returns and results are counted as they count them themselves. Built in the ways that there are:
+and calls, arguments, returns and results are counted as they count them themselves, and so are calls that did not
+return. Built in the ways that there are:
 static, position-independent or not, stripped, for 32 bits."""
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ def check_counts(program: Path, *options: str) -> None:
     assert alone.returncode == 0 and alone.stdout in traced.stdout, (traced.stdout, traced.stderr)
     assert traced.returncode == 0 and "WARNING" not in traced.stderr, traced.stderr
     own = own_counts(alone.stdout)
+    prefix = "main." if b"runtime.gopanic" in program.read_bytes() else ""
+    left = {f"{program}:{prefix}{name}": counts[0] - counts[2] for name, counts in own.items() if counts[0] > counts[2]}
+    said = re.search(r"^(\d+) calls did not return \((.*)\): left by an exception", traced.stderr, re.MULTILINE)
+    assert said and int(said[1]) == sum(left.values()), traced.stderr
+    assert {name: int(count) for count, name in re.findall(r"(\d+) of ([^,]+)", said[2])} == left
     assert own.keys() == {*FUNCTIONS}
     for name, counts in own.items():
         measured = tuple([int(value) for key in "cars" for value in

@@ -8,6 +8,7 @@ from ..semantics.typed import CheckedProbe, CheckedScript
 from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name, serves_all
 from .compilation import Unit
+from .counted_calls import pair_calls
 from .emit import emit_program
 from .gated_clauses import describe_gate
 from .join import SymbolicProgram, group_programs, join_programs
@@ -32,7 +33,9 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     unit.stops_at_exit = detaches_slowly(checked, world) or any(
         probe.facts.exits for probe in probes_that_stop(checked))
     lowered: list[tuple[Lower, Plan]] = []
-    for probe, planned in _number_probes(unit, plan_script(unit, checked.probes)):
+    plans = _number_probes(unit, plan_script(unit, checked.probes))
+    calls = pair_calls(unit, plans)
+    for probe, planned in plans:
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
     for lo, _ in lowered:
         run_passes(lo, show, verify)
@@ -43,7 +46,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
         from .kprobe_sessions import pair_sessions
         specs = pair_sessions(specs, world)
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
-                      list(checked.diagnostics.items), describe_gate(checked, unit.probes), unit.groups)
+                      list(checked.diagnostics.items), describe_gate(checked, unit.probes), unit.groups, calls)
 
 
 def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Plan]]) -> list[tuple[CheckedProbe, Plan]]:

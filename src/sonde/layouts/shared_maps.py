@@ -5,7 +5,8 @@ State memory (map ``__state``: one mmapable array element of u64 words)::
     [0, probes)                      records lost to a full data ring, by probe
     [probes, probes + errors)        run-time errors, by ErrorSite
     [probes + errors, + globals)     ScriptSpec.globals, by name, written by the runtime before attaching; those whose
-                                     names begin with DISCOVERED are 0 then, until a program finds them out
+                                     names begin with DISCOVERED are 0 then, until a program finds them out; those of
+                                     CALLS count the events of attach points by their numbers, while COUNTING is 1
 
 Budget memory (map ``__budget``, of scripts with a :class:`sonde.spec.Gate`), one slot for each CPU::
 
@@ -63,6 +64,7 @@ from __future__ import annotations
 
 STATE = "__state"
 DISCOVERED = "found "
+CALLS, COUNTING = "calls ", "counting calls"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_THREADS = "__pyimages", "__pymisses", "__pythreads"
 PY_TASKS = "__pytasks"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..runtime.costs.statistics import ProbeCost
     from ..runtime.flight.dumps import Dump
-    from ..runtime.losses import BudgetLosses
+    from ..runtime.losses import BudgetLosses, Losses
     from ..runtime.maps.full_maps import FullMap
     from ..runtime.provenance import Provenance
     from ..runtime.records.batch import Records
@@ -78,6 +78,7 @@ class Output(Protocol):
     def write_command_output(self, output: bytes, more: bool = False) -> None: ...
     def write_value(self, value: ScriptValue) -> None: ...
     def report_withheld(self, withheld: BudgetLosses) -> None: ...
+    def report_unreturned(self, losses: Losses) -> None: ...
     def report_full_map(self, full: FullMap) -> None: ...
 
     def write_map(self, name: str, items: Items, top: int = 0, div: int = 1,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..runtime.flight.dumps import Dump
-    from ..runtime.losses import BudgetLosses
+    from ..runtime.losses import BudgetLosses, Losses
     from ..runtime.maps.full_maps import FullMap
     from ..source import Span
 
@@ -183,6 +183,11 @@ class JsonOutput(Streams):
                                   f'"seconds": {withheld.traced_ns / 1e9:.6f}, '
                                   f'"detached_seconds": {withheld.detached_ns / 1e9:.6f}, '
                                   f'"skipped": {{{events}}}, "dropped": {{{dropped}}}}}')
+
+    def report_unreturned(self, losses: Losses) -> None:
+        """How many calls did not return, by function."""
+        calls = ", ".join([f"{quote_json(name)}: {count}" for name, count in losses.unreturned])
+        self._write_message("unreturned_calls", f'{{"calls": {{{calls}}}, "at_least": {str(losses.at_least).lower()}}}')
 
     def report_full_map(self, full: FullMap) -> None:
         """A map has no room for more keys."""

@@ -35,6 +35,8 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, count_reads:
         out.report_withheld(losses.withheld)
     for note in losses.notes:
         out.write_note(f"WARNING: {note}")
+    if losses.unreturned:
+        out.report_unreturned(losses)
 
 
 def report_unfinished(out: Output, commands: int) -> None:

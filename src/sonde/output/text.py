@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..runtime.costs.statistics import ProbeCost
     from ..runtime.flight.dumps import Dump
-    from ..runtime.losses import BudgetLosses
+    from ..runtime.losses import BudgetLosses, Losses
     from ..runtime.maps.full_maps import FullMap
     from ..runtime.provenance import Provenance
     from ..runtime.records.number_rows import NumberRows
@@ -179,6 +179,10 @@ class TextOutput(Streams):
         """What a budget kept back."""
         first, *others = withheld.sentences
         self.write_note("\n".join([f"WARNING: {first}", *[f"  {line}" for line in others]]))
+
+    def report_unreturned(self, losses: Losses) -> None:
+        """How many calls did not return."""
+        self.write_note(losses.unreturned_line)
 
     def report_full_map(self, full: FullMap) -> None:
         """A map has no room for more keys."""

@@ -489,4 +489,5 @@ def plain_losses(spec: ScriptSpec, losses: Losses) -> JsonObject:
             "early": losses.early, "shared": losses.shared,
             "withheld": None if withheld is None else dict(zip(withheld._fields, withheld.values())),
             "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown,
-            "strayed": losses.strayed, "uncovered": losses.uncovered}
+            "strayed": losses.strayed, "uncovered": losses.uncovered,
+            "unreturned": losses.unreturned, "at_least": losses.at_least}

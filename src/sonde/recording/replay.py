@@ -234,6 +234,7 @@ def _read_losses(spec: ScriptSpec, plain: JsonObject) -> Losses:
                    for index, count in errors],
                   _counts(plain.get("skipped")), withheld=withheld,
                   unplaced=_counts(plain.get("unplaced", [])), unnamed=_counts(plain.get("unnamed", [])),
+                  unreturned=_counts(plain.get("unreturned", [])), at_least=plain.get("at_least") is True,
                   **{name: as_integer(plain.get(name, 0), 0)
                      for name in ("late", "short", "unseen", "early", "shared", "unknown", "strayed",
                                   "uncovered")})

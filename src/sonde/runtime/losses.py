@@ -42,6 +42,7 @@ _MESSAGES = {
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }
 
+MOST_FUNCTIONS = 5  # of which a line says how many calls did not return
 _EARLY = [kind for kind, text in _MESSAGES.items() if text.startswith("User stack ends early")]
 
 
@@ -92,6 +93,8 @@ class Losses(Record):
     unknown: int = 0                      # control groups that could not be followed: names and filters may lack them
     strayed: int = 0                      # processes of -p or -c that could not be followed
     uncovered: int = 0                    # files that followed processes mapped before probes were set in them
+    unreturned: list[tuple[str, int]] = []  # by function: calls that had not returned at the end. They are no loss:
+    at_least: bool = False                  # there may be more, if calls were under way at the beginning
 
     def __bool__(self) -> bool:
         return bool(self.records or self.errors or self.skipped or self.late or self.short or self.unseen
@@ -116,6 +119,18 @@ class Losses(Record):
             location = f"{site.span}: " if shown_location(site.span) is not None else ""
             lines.append(location + with_times(describe_error(site), count))
         return lines + (self.withheld.sentences if self.withheld else []) + self.notes
+
+    @property
+    def unreturned_line(self) -> str:
+        """Says how many calls did not return; "" if all did."""
+        calls = sum([count for _, count in self.unreturned])
+        if not calls:
+            return ""
+        shown = sorted(self.unreturned, key=lambda row: -row[1])
+        names = ", ".join([f"{count} of {name}" for name, count in shown[:MOST_FUNCTIONS]])
+        names += f", and of {len(shown) - MOST_FUNCTIONS} functions more" if len(shown) > MOST_FUNCTIONS else ""
+        return (f"{'at least ' * self.at_least}{calls} call{_plural_suffix(calls)} did not return ({names}): left by an "
+                "exception, longjmp() or the end of a thread, or under way at the end")
 
     @property
     def notes(self) -> list[str]:

@@ -26,7 +26,7 @@ from ..kernel.clocks import boot_time
 from ..kernel.syscalls import Fd
 from ..kinds import KINDS, MOST_SLOW_LINKS
 from ..layouts.event_records import CONTROL_HEADER, CONTROL_RING, DATA_RING
-from ..layouts.shared_maps import DISCOVERED, FLIGHT, STATE
+from ..layouts.shared_maps import CALLS, COUNTING, DISCOVERED, FAMILY, FLIGHT, STATE
 from ..spec import EventField, ScriptSpec
 from .attach.attachments import Attachments
 from .attach.loading import Loader
@@ -156,6 +156,7 @@ class Session:
         if not self.done:
             self._start_iterators()
         self._attachments.require_any()
+        self._count_calls(1)
         self.period.begin()
         if self.done:  # begin called exit()
             return
@@ -172,6 +173,19 @@ class Session:
             return []
         from .attach.probed_files import map_probed_files
         return map_probed_files(points, self.process)
+
+    def _count_calls(self, counting: int) -> None:
+        """Begin (1) or end (0) to count calls and returns: only while all probes are attached."""
+        if self._state is not None and self.spec.calls:
+            self._state.write_global(COUNTING, counting)
+
+    def _unreturned_calls(self) -> list[tuple[str, int]]:
+        """How many calls of functions have not returned, at the end; [] before."""
+        if self._state is None or not self.done:
+            return []
+        counts = [(each.name, self._state.read_global(f"{CALLS}{each.entry}")
+                   - self._state.read_global(f"{CALLS}{each.exit}")) for each in self.spec.calls]
+        return [(name, count) for name, count in counts if count > 0]
 
     def _awaits_events(self) -> bool:
         """Is there any program that may still run before end?"""
@@ -225,7 +239,8 @@ class Session:
             "dump_requested": 0,
             "dumps_held": 0,
             "cpus": os.cpu_count() or 1,
-        } | dict.fromkeys([name for name in self.spec.globals if name.startswith(DISCOVERED)], 0) | self._values
+            COUNTING: 0,
+        } | dict.fromkeys([name for name in self.spec.globals if name.startswith((DISCOVERED, CALLS))], 0) | self._values
         assert self._state is not None
         self._state.write_globals(known)
 
@@ -394,6 +409,7 @@ class Session:
             return
         self._stopped = True
         self.done = True
+        self._count_calls(0)
         self.period.end()
         if self.reason == "exit":
             yield from self._drain_rings()
@@ -441,7 +457,8 @@ class Session:
         losses = Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
                         errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
                         skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
-                        withheld=self._budget.withheld() if self._budget is not None else None)
+                        withheld=self._budget.withheld() if self._budget is not None else None,
+                        unreturned=self._unreturned_calls(), at_least=FAMILY in self.maps or not isinstance(self.process, Child))
         for log in self.waiting.logs:
             log.count_losses(losses)
         return losses

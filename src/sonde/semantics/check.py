@@ -42,6 +42,7 @@ from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
 FEW = 4  # maps and variables that one assignment reads
+MATCHING = ("enter_call", "return_call", "leave_calls", "end_calls", "tell_left")
 MAX_PASSES = 200  # far more than any chain of maps that feed one another
 
 
@@ -51,6 +52,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
 
     Raises :class:`~sonde.errors.CompileError` with every finding.
     """
+    matches_calls = any(isinstance(node, Call) and node.name in MATCHING for node in walk_nodes(script.clauses))
     context, findings = annotate_script(script, world, options, diagnostics, language)
     programs = context.programs
     unseen = diagnostics.has_errors or any(item.code == "type-too-large" for item in findings)  # and so what maps hold
@@ -84,7 +86,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
                       script.definitions, diagnostics)
         diagnostics.raise_if_errors()
     return CheckedScript(source, probes, maps, context.config, options,
-                         diagnostics)
+                         diagnostics, matches_calls)
 
 
 def annotate_script(script: Script, world: World, options: Options, diagnostics: Diagnostics,

@@ -125,3 +125,4 @@ class CheckedScript(Record):
     config: Config
     options: Options
     diagnostics: Diagnostics  # warnings
+    matches_calls: bool = False  # it matches calls of functions and their returns itself, by the library's macros

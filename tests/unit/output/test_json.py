@@ -16,6 +16,7 @@ from sonde.output import make_output
 from sonde.output.format import compile_format, compile_format_of_many
 from sonde.output.json import JsonOutput, quote_json, to_json
 from sonde.output.stream import Stream
+from sonde.runtime.losses import Losses
 from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
 from sonde.runtime.records.values import (
     ArrayValue,
@@ -47,6 +48,8 @@ def written(*calls: tuple[Any, ...]) -> str:
 @pytest.mark.parametrize(("call", "expected"), [
     (("report_attached", 2), '{"type": "attached_probes", "count": 2, "data": {"probes": 2}}'),
     (("report_lost_events", 3), '{"type": "lost_events", "data": {"events": 3}}'),
+    (("report_unreturned", Losses([], [], [], unreturned=[("./p:f", 2), ("./p:g", 1)], at_least=True)),
+     '{"type": "unreturned_calls", "data": {"calls": {"./p:f": 2, "./p:g": 1}, "at_least": true}}'),
     (("write_text", b'x1 a"b\tc\n'), r'{"type": "printf", "data": "x1 a\"b\tc\n"}'),
     (("write_time", "12:00\n"), r'{"type": "time", "data": "12:00\n"}'),
     (("write_joined", "a b"), '{"type": "join", "data": "a b"}'),

@@ -55,6 +55,13 @@ def test_events_by_probe() -> None:
     assert shared[1].startswith("WARNING: 1 address in user stacks belonged to one program of a process and then")
     (strayed,) = said(Losses([], [], [], strayed=2))
     assert strayed[1].startswith("WARNING: 2 processes could not be followed")
+    left = Losses([], [], [], unreturned=[("f", 1), ("g", 2)], at_least=True)
+    assert not left and said(left) == [("report_unreturned", left)] and left.unreturned_line == (
+        "at least 3 calls did not return (2 of g, 1 of f): left by an exception, longjmp() or the end of a thread, or "
+        "under way at the end")
+    many = Losses([], [], [], unreturned=[(f"f{number}", 1) for number in range(9)])
+    assert many.unreturned_line.startswith("9 calls did not return (1 of f0, 1 of f1, 1 of f2, 1 of f3, 1 of f4, and of 4 "
+                                           "functions more): ")
     assert said(Losses([], [], [("a", 1)])) == [
         ("write_note", "WARNING: a: the kernel skipped 1 event, nested or while the program was preempted")]
     assert said(Losses([], [], [("kretprobe:a", 3)])) == [

@@ -6,6 +6,7 @@ from ...layouts.uapi import BPF_F_MMAPABLE
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
 from ...types import GROUPS, round_up
+from .. import counted_calls
 from .. import helpers as h
 from ..builder import Builder
 from ..compilation import Unit, region_count
@@ -47,6 +48,8 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Plan, name: str) -> 
         _only_group(lo, unit.options.group)
     if unit.stops_at_exit and planned.attach[0].kind != "end":
         _unless_exiting(lo)
+    if unit.uncounted:
+        counted_calls.count_event(lo)
     if loops.has_callbacks(unit, probe.clause) or subprograms.calls_functions(probe.clause):
         loops.prepare_frame(lo, probe.clause)
     planned.context.begin(lo, lo.state.done)

@@ -271,7 +271,7 @@ class AgentRun:
             if final or shared.aggregate is not None or self._request["live"]:
                 self._send_delta(named.name, shared.take_change(), _AT_END, 0, now)
         losses = self._trace.session.losses()
-        lines = self.notes + lines_of(self._recorder.notes) + losses.sentences
+        lines = self.notes + lines_of(self._recorder.notes) + losses.sentences + lines_of([losses.unreturned_line])
         held = self._trace.session.is_holding and not final
         self._send("window", until=now if final else now - CERTAIN * (10 if held else 1),
                    lost=sum([count for _, count in losses.records]), losses=shorten_lines(lines))

@@ -78,7 +78,8 @@ class LateImages(ProcessReports):
     def __init__(self, programs: Sequence[LoadedProgram], links: list[Links], root: int, looks: bool,
                  is_over: Callable[[], bool]) -> None:
         super().__init__()
-        self._wanted = _written_points(programs)
+        # Returns first: of calls that are counted none seems to have had no return.
+        self._wanted = sorted(_written_points(programs), key=lambda each: not KINDS[each.point.kind].returns)
         self._early = {identity(point.target) for program in programs for point in program.spec.attach
                        if KINDS[point.kind].user}
         self._fixed = _fixed_points(programs)
