@@ -126,7 +126,7 @@ class LiveContext:
 
     def _show_name(self, name: str, source: str = "") -> str:
         """A name as people write it."""
-        if self._demangle and name.startswith(("_Z", "_R")):
+        if self._demangle and name.startswith(("_Z", "_R", "_D", "$s", "$S", "_$s", "_$S")):
             from ..kernel.foreign.readable_names import demangle
             return (demangle([name], source) or [name])[0]
         return name

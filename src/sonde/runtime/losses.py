@@ -129,8 +129,8 @@ class Losses(Record):
         shown = sorted(self.unreturned, key=lambda row: -row[1])
         names = ", ".join([f"{count} of {name}" for name, count in shown[:MOST_FUNCTIONS]])
         names += f", and of {len(shown) - MOST_FUNCTIONS} functions more" if len(shown) > MOST_FUNCTIONS else ""
-        return (f"{'at least ' * self.at_least}{calls} call{_plural_suffix(calls)} did not return ({names}): left by an "
-                "exception, longjmp() or the end of a thread, or under way at the end")
+        return (f"{'at least ' * self.at_least}{calls} call{_plural_suffix(calls)} did not return ({names}): left by "
+                "an exception, longjmp() or the end of a thread, or under way at the end")
 
     @property
     def notes(self) -> list[str]:

@@ -240,7 +240,9 @@ class Session:
             "dumps_held": 0,
             "cpus": os.cpu_count() or 1,
             COUNTING: 0,
-        } | dict.fromkeys([name for name in self.spec.globals if name.startswith((DISCOVERED, CALLS))], 0) | self._values
+        }
+        known |= dict.fromkeys([name for name in self.spec.globals if name.startswith((DISCOVERED, CALLS))], 0)
+        known |= self._values
         assert self._state is not None
         self._state.write_globals(known)
 
@@ -458,7 +460,8 @@ class Session:
                         errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
                         skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
                         withheld=self._budget.withheld() if self._budget is not None else None,
-                        unreturned=self._unreturned_calls(), at_least=FAMILY in self.maps or not isinstance(self.process, Child))
+                        unreturned=self._unreturned_calls(),
+                        at_least=FAMILY in self.maps or self._child() is None)
         for log in self.waiting.logs:
             log.count_losses(losses)
         return losses

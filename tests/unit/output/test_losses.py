@@ -60,8 +60,8 @@ def test_events_by_probe() -> None:
         "at least 3 calls did not return (2 of g, 1 of f): left by an exception, longjmp() or the end of a thread, or "
         "under way at the end")
     many = Losses([], [], [], unreturned=[(f"f{number}", 1) for number in range(9)])
-    assert many.unreturned_line.startswith("9 calls did not return (1 of f0, 1 of f1, 1 of f2, 1 of f3, 1 of f4, and of 4 "
-                                           "functions more): ")
+    assert many.unreturned_line.startswith(
+        "9 calls did not return (1 of f0, 1 of f1, 1 of f2, 1 of f3, 1 of f4, and of 4 functions more): ")
     assert said(Losses([], [], [("a", 1)])) == [
         ("write_note", "WARNING: a: the kernel skipped 1 event, nested or while the program was preempted")]
     assert said(Losses([], [], [("kretprobe:a", 3)])) == [

@@ -1,4 +1,4 @@
-"""Symbol names as in source code: those of C++ by the C++ runtime's own demangler, those of Rust by ours.
+"""Symbol names as in source code: those of C++ by the C++ runtime's own demangler, those of Rust, D and Swift by ours.
 
 ``__cxa_demangle`` is part of the C++ ABI (its section 3.4) and in every C++ runtime library; one of these is loaded
 when the first mangled name is seen.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 from typing import TypeAlias
 
+from .d_names import demangle_d
 from .rust_names import demangle_rust
+from .swift_names import demangle_swift
 
 _Functions: TypeAlias = "tuple[()] | tuple[_NamedFuncPointer, _NamedFuncPointer]"
 
@@ -51,10 +53,10 @@ def demangle(name: str) -> str:
     """``_ZN2ns1fEi`` → ``ns::f(int)``; anything that is not a mangled name, or cannot be demangled, unchanged."""
     if len(name) > MOST:
         return name
-    rust = demangle_rust(name)
+    own = demangle_rust(name) or demangle_d(name) or demangle_swift(name)
     functions = _load_runtime()
-    if rust is not None or not functions or not name.startswith(CPP):
-        return rust or name
+    if own is not None or not functions or not name.startswith(CPP):
+        return own or name
     # "_Z1fi.cold": a part that the compiler split off keeps its suffix
     plain, dot, suffix = name.partition(".")
     raw = functions[0](plain.encode("utf-8", "surrogateescape"), None, None, None)

@@ -9,7 +9,7 @@ from ..notices import show_notice
 from . import reader
 from .reader import ReaderError
 
-_MANGLED = ("_Z", "__Z", "_R")
+_MANGLED = ("_Z", "__Z", "_R", "_D", "$s", "$S", "_$s", "_$S")
 MANY_NAMES = 256  # that are demangled at a time
 TEXT = 250        # bytes that keeping one takes, besides its characters
 
@@ -18,7 +18,8 @@ left_mangled: Cache[str, str] = Cache(0)  # sources of a name over which the rea
 
 
 def demangle(names: list[str], source: str = "") -> list[str] | None:
-    """Names of C++ and Rust as in source code, others unchanged; None where C++ names need a runtime that is missing.
+    """Names of C++, Rust, D and Swift as in source code, others unchanged; None where C++ names need a runtime that is
+    missing.
 
     ``source`` is the file that they come from: if one takes too long, all names of that file stay as they are.
     """
