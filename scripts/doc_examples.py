@@ -153,6 +153,9 @@ STATEMENTS: list[tuple[str, str, str]] = [
     ("Predicates", "the block runs if the expression between slashes is true. If a flag, `getopt(\"name\", false)`, or "
      "`exists()` makes the predicate false for the whole run, the probe is removed: it need not exist, and costs nothing.",
      "tracepoint:syscalls:sys_enter_read /pid > 1 && comm != \"sshd\"/ { @ = count(); }"),
+    ("Functions by what they take", "`(argN=STRUCT)` behind a kernel function's name or pattern: those functions whose first "
+     "parameter `struct STRUCT *` is argN, up to arg5.",
+     "kprobe:tcp_*(arg1=sk_buff) { @[func] = sum(((struct sk_buff *)arg1)->len); }"),
     ("Named probes", "a name before an attach point.", "second=interval:s:1 { print(1); }"),
     ("Variables", "`$x` lives in its block; `let` declares a variable, with an optional type.",
      "begin { let $n: uint8 = 3; $m = $n * 2; $m += 1; print($m); }"),

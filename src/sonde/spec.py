@@ -391,6 +391,7 @@ class ProgramSpec(Record):
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
     kernel_stacks: bool = False  # the program reads some, or where one is at a return
     registers: bool = False  # it reads some beyond those that kprobe.multi has on all kernels
+    separate: dict[str, int] = {}  # functions that the verifier checks once, by themselves: numbers of their parameters
 
 
 def serves_all(method: str) -> bool:

@@ -53,6 +53,9 @@ def test_a_list_of_traceable_functions(tmp_path: Path) -> None:
     done = run_sonde("--traceable-functions", str(functions), "-l", "kprobe:*:*,nf_hook,kprobe:rcu_*,kprobe:rcu_core")
     assert done.stdout.splitlines() == ["kprobe:nf_tables:nf_hook", "kprobe:vmlinux:vfs_read",
                                         "kprobe:vmlinux:vfs_write", "kprobe:nf_hook", "kprobe:rcu_core"]
+    functions.write_text("tcp_v4_rcv\ntcp_rcv_established\ntcp_connect\nip_rcv\n")
+    done = run_sonde("--traceable-functions", str(functions), "-l", "kprobe:*(arg0=sk_buff),kprobe:tcp_*(arg1=sk_buff)")
+    assert done.stdout.split() == ["kprobe:ip_rcv", "kprobe:tcp_v4_rcv", "kprobe:tcp_rcv_established"]
     done = run_sonde("--traceable-functions", str(tmp_path / "none"), "-l", "kprobe:*")
     assert done.returncode == 1 and "No such file or directory" in done.stderr
 

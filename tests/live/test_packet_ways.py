@@ -5,6 +5,7 @@ docs/packets.md tells these incidents. ``SONDE_PACKETS`` is the number of packet
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import pytest
 
 from namespaces import Namespace, Pair, ip
 from packet_filters import has_libpcap
+from pcapng_reader import read_pcapng
 from printed import rows
 from support import Tracer, run_sonde
 
@@ -101,6 +103,33 @@ def test_lines_and_losses_are_all_steps(pair: Pair) -> None:
         assert set(ages) == {0}  # each is a packet of its own, though their memory is the same
 
 
+def test_a_recording_gives_every_format(pair: Pair, tmp_path: Path) -> None:
+    """The same steps in each, as many as were counted; programs of others read the file of packets."""
+    sender, (receiver,), address = udp_pair(pair, socket.AF_INET, (4000,))
+    only, recording = f"udp src port {sender.getsockname()[1]}", tmp_path / "run"
+    with sender, receiver, Tracer("record", "packets", "--bytes", "96", "-o", str(recording), only):
+        for number in range(50):
+            sender.sendto(number.to_bytes(4, "big"), (address, 4000))
+            receiver.recv(10)
+    shown = {}
+    for form in ("text", "json", "csv", "pcapng"):
+        shown[form] = tmp_path / f"x.{form}"
+        assert not run_sonde("replay", str(recording), "-f", form, "-o", str(shown[form])).returncode
+    steps = steps_of(shown["text"].read_text())
+    assert steps["net_dev_queue"] == steps["netif_receive_skb"] == 50
+    packets = Counter(packet.comment for packet in read_pcapng(shown["pcapng"].read_bytes()))
+    table = list(csv.DictReader(shown["csv"].read_text().splitlines()))
+    assert packets == Counter(row["STEP"] for row in rows(shown["json"].read_text())) == steps
+    assert Counter(row["STEP"] for row in table if row["table"] in ("steps", "drops")) == steps
+    numbers = [packet.data[-4:] for packet in read_pcapng(shown["pcapng"].read_bytes())
+               if packet.comment == "netif_receive_skb"]
+    assert numbers == [number.to_bytes(4, "big") for number in range(50)]
+    if shutil.which("tshark"):
+        said = subprocess.run(["tshark", "-r", str(shown["pcapng"]), "-T", "fields", "-e", "frame.comment", "-e",
+                               "udp.dstport"], check=True, capture_output=True, text=True).stdout
+        assert Counter(said.split("\n")[:-1]) == {f"{step}\t4000": count for step, count in steps.items()}
+
+
 def test_a_drop_by_a_rule(pair: Pair) -> None:
     """The first incident: packets for a port never arrive; the drop's stack has the hook."""
     nft(pair.b, "table inet guard { chain in { type filter hook input priority 0; udp dport 4001 counter drop; }; }")
@@ -177,4 +206,10 @@ def test_a_packet_that_leaves_by_the_wrong_device() -> None:
 def test_options_that_make_no_sense() -> None:
     assert "leave --drops" in run_sonde("packets", "-S", "-d").stderr
     assert "needs a FILTER" in run_sonde("packets", "-t").stderr
+    assert "leave --write" in run_sonde("packets", "-S", "-w", "x").stderr
+    assert "leave --format out" in run_sonde("packets", "-w", "x", "-f", "json").stderr
+    assert "names no functions" in run_sonde("packets", "--functions", "ip_*,/x/").stderr
+    nothing = run_sonde("packets", "--functions", "no_such_function")
+    assert nothing.returncode == 1 and "no function of these names takes a packet" in nothing.stderr
+    assert "leave --drops" in run_sonde("packets", "-d", "--functions", "ip_*").stderr
     assert "syntax error" in run_sonde("packets", "tcp port").stderr

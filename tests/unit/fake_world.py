@@ -213,6 +213,10 @@ class FakeWorld:
     def function_names(self) -> list[tuple[str, str]]:
         return [("vmlinux", name) for name in FUNCTIONS]
 
+    def functions_taking(self, struct: str) -> dict[tuple[str, str], int]:
+        return {("vmlinux", "tcp_connect"): 0, ("vmlinux", "vfs_die"): 0, ("vmlinux", "vfs_read"): 1} \
+            if struct == "sock" else {}
+
     def kernel_symbol(self, name: str) -> int | None:
         return 0xFFFFFFFF81000000 if name == "_text" else None
 

@@ -31,6 +31,20 @@ def pattern_matcher(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
+def split_taken(text: str) -> tuple[str, tuple[int, str] | None]:
+    """``pattern(argN=STRUCT)``: the pattern, and N and STRUCT, of functions whose argument N is the first that points
+    to a struct STRUCT; without brackets, the text and None. ValueError if something else is in the brackets."""
+    pattern, bracket, rest = text.partition("(")
+    if not bracket:
+        return text, None
+    argument, equals, struct = rest.removesuffix(")").partition("=")
+    number = argument.removeprefix("arg")
+    if not (equals and rest.endswith(")") and argument[:3] == "arg" and len(number) == 1 and number in "012345"
+            and struct.isidentifier()):
+        raise ValueError(text)
+    return pattern, (int(number), struct)
+
+
 def function_matcher(pattern: str) -> Callable[[str], bool]:
     """The same for functions of programs. Parts that a compiler moved out of a function do not count as functions, for
     what jumps there has passed the function's entry; but their names can be written."""

@@ -170,20 +170,27 @@ _LINE_INFO = struct.Struct("=IIII")
 
 
 def build_program_btf(name: str, lines: list[Line],
-                      functions: list[tuple[int, str]] | None = None) -> tuple[bytes, bytes, bytes]:
+                      functions: list[tuple[int, str]] | None = None,
+                      separate: dict[str, int] | None = None) -> tuple[bytes, bytes, bytes]:
     """What BPF_PROG_LOAD takes to know the script's lines: (BTF, func_info records, line_info records).
 
     The program is one function ``int name(void *ctx)``, or ``functions``: (first instruction, name) of itself and its
-    callbacks. ``lines`` ascend by instruction index; the kernel requires a line for the first instruction of a
-    function, so the first entry is moved there and the other functions get that of the line before. struct
-    bpf_func_info is {insn_off, type_id}; struct bpf_line_info {insn_off, file_name_off, line_off, line << 10 | column}
-    (include/uapi/linux/bpf.h).
+    callbacks. ``separate`` has those that take and return numbers only, with how many they take: the verifier checks
+    these once, whatever they are called with. ``lines`` ascend by instruction index; the kernel requires a line for
+    the first instruction of a function, so the first entry is moved there and the other functions get that of the line
+    before. struct bpf_func_info is {insn_off, type_id}; struct bpf_line_info {insn_off, file_name_off, line_off,
+    line << 10 | column} (include/uapi/linux/bpf.h).
     """
     writer = Writer()
     proto = writer.add_prototype(writer.add_integer("int", 4), [("ctx", writer.add_pointer(0))])
-    # STATIC suffices; GLOBAL would make the verifier check the arguments by their BTF types.
+    # STATIC suffices; GLOBAL makes the verifier check a function and its calls apart, the arguments by their BTF types.
     starts = sorted(functions or [(0, name)])
-    infos = [PAIR.pack(at, writer.add_function(_make_identifier(title), proto, FUNC_STATIC)) for at, title in starts]
+    infos = []
+    for at, title in starts:
+        count = (separate or {}).get(title, -1)
+        made = writer.add_function(_make_identifier(title), proto, FUNC_STATIC) if count < 0 else \
+            writer.add_function(_make_identifier(title), _number_prototype(writer, count), FUNC_GLOBAL)
+        infos.append(PAIR.pack(at, made))
     if lines:
         at_start = [max([line for line in lines if line[0] <= at], default=lines[0]) for at, _ in starts[1:]]
         lines = sorted([*lines, *[(at, *line[1:]) for (at, _), line in zip(starts[1:], at_start) if line[0] != at]])
@@ -197,6 +204,12 @@ def build_program_btf(name: str, lines: list[Line],
         records.append(_LINE_INFO.pack(at, writer.add_string(file), writer.add_string(text), position))
         last = index
     return writer.build_blob(), b"".join(infos), b"".join(records)
+
+
+def _number_prototype(writer: Writer, count: int) -> int:
+    """Of a function of ``count`` numbers that returns one."""
+    number = writer.add_integer("long", 8)
+    return writer.add_prototype(number, [(f"p{at}", number) for at in range(count)])
 
 
 def _make_identifier(name: str) -> str:

@@ -173,6 +173,23 @@ class Btf:
             if name:
                 yield name, i
 
+    def references(self, kinds: frozenset[int]) -> Iterator[tuple[int, int, int, int]]:
+        """(id, the id that it refers to, the offset of what follows its record, elements) of every own type of some
+        kinds that refer to another."""
+        base, offsets, unpack = self._types, self.index.offsets, codec.RECORD.unpack_from
+        buffer = self._blob.ensure_range(base, self._types_end)
+        for i in self.index.ids_of_kinds(kinds):
+            at = base + offsets[i - self.first]
+            _, info, value = unpack(buffer, at)
+            yield i, value, at + 12, info & 0xFFFF
+
+    def parameter_types(self, at: int, count: int) -> tuple[int, ...]:
+        """Ids of the types of ``count`` parameters, whose elements begin at an offset."""
+        end = at + codec.PAIR.size * count
+        if end > self._types_end:
+            raise MachineError("corrupt BTF: a function's parameters are cut off")
+        return struct.unpack(f"={2 * count}I", self._blob.ensure_range(at, max(end, at + 1))[at:end])[1::2]
+
     def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name`` or ``union name``."""
         type_id = self.find_id(name, codec.UNION if union else codec.STRUCT)

@@ -170,6 +170,7 @@ class BpfFunction:
 
     def __init__(self, name: str, params: int = 1) -> None:
         self.name = name
+        self.separate = False  # takes and returns numbers: the verifier checks it once, and not again at each call
         self.blocks: list[BasicBlock] = []
         self.slots: list[Slot] = []
         self.registers: list[Reg] = []

@@ -102,4 +102,5 @@ def _assemble_program(parts: list[tuple[Lower, Plan, SymbolicProgram]], show: Sh
                        numbers=[number for plan in served for number in plan.numbers],
                        clauses=0 if planned.helps else 1 if different else len(parts),
                        kernel_stacks=any(part.reads_kernel_stacks for part, _, _ in parts),
-                       registers=any(part.reads_registers for part, _, _ in parts))
+                       registers=any(part.reads_registers for part, _, _ in parts),
+                       separate={f.name: len(f.params) for f in lo.program.functions if f.separate})

@@ -3,8 +3,8 @@
 A spec is taken from there if everything that compiling it depended on is unchanged. Most answers of a World cannot
 change before the next boot as long as the same modules are loaded: those are ``LASTING``, and the boot, the modules and
 Sonde's privileges are part of the key. The contents of tracefs may change at any time: its texts are kept with the
-spec, and read again. After any other question, such as one about a program or a process, or if the script includes a
-file, the spec is not kept.
+spec, and read again; filters of packets are compiled again by libpcap, and compared. After any other question, such as
+one about a program or a process, or if the script includes a file, the spec is not kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..semantics.script_options import Options
     from ..source import Source
-    from ..spec import KernelFunction, ScriptSpec, TracepointFormat
+    from ..spec import ClassicFilter, KernelFunction, ScriptSpec, TracepointFormat
 
 PREFIX = "spec-"
 MOST_FILES, MOST_BYTES = 256, 32 << 20
@@ -31,7 +31,7 @@ LASTING = frozenset((
     "arch", "cpus", "release", "pid_namespace", "has_feature", "kfunc_id", "find_struct", "named_type", "enum_constant",
     "struct_names", "raw_tracepoints", "raw_tracepoint_args", "syscall_number", "kernel_functions",
     "is_function_traceable", "takes_typed_program", "is_changed", "forbidden_functions", "kernel_function",
-    "function_names"))
+    "function_names", "functions_taking"))
 # Where functions are listed: that there is such a file and that it can be seen is part of the key.
 _LISTS = ("/sys/kernel/tracing/available_filter_functions", "/sys/kernel/debug/tracing/available_filter_functions",
           "/sys/kernel/debug/kprobes/blacklist")
@@ -44,6 +44,7 @@ class RecordingWorld:
         self._world = world
         self.lasting = True
         self.texts: dict[str, bytes | None] = {}  # what was read of tracefs, by path; None: there was none
+        self.filters: dict[tuple[str, str], bytes] = {}  # what libpcap made of expressions, by these and the link
 
     def __getattr__(self, name: str) -> Any:
         self.lasting &= name in LASTING
@@ -64,7 +65,8 @@ class RecordingWorld:
     def kernel_symbol(self, name: str) -> int | None:
         """As the World says; loaded BPF programs come and go, and hidden addresses may be told the next time."""
         answer: int | None = self._world.kernel_symbol(name)
-        self.lasting &= answer is not None and not name.startswith(("bpf_prog_", "bpf_trampoline_"))
+        is_certain = answer is not None or self._world.kernel_symbol("_stext") is not None
+        self.lasting &= is_certain and not name.startswith(("bpf_prog_", "bpf_trampoline_"))
         return answer
 
     def tracepoints(self) -> list[tuple[str, str]]:
@@ -78,6 +80,12 @@ class RecordingWorld:
         self._note(f"{self._world.tracefs}/events/{category}/{event}/format")
         format: TracepointFormat | None = self._world.tracepoint_format(category, event)
         return format
+
+    def packet_filter(self, expression: str, link: str) -> ClassicFilter | None:
+        """As the World says; it is compiled again the next time, since names of hosts and services may have changed."""
+        answer: ClassicFilter | None = self._world.packet_filter(expression, link)
+        self.filters[expression, link] = _filter_bytes(answer)
+        return answer
 
     def _note(self, path: str) -> None:
         self.texts[path] = _read(path)
@@ -103,8 +111,8 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
     data = read_cache(_file_name(key)) or b""
     if len(data) < 8 or digest(data[8:]) != data[:8]:
         return None
-    stored_key, texts, packed = marshal.loads(data[8:])
-    if stored_key != key or any(_read(path) != text for path, text in texts.items()):
+    stored_key, texts, filters, packed = marshal.loads(data[8:])
+    if stored_key != key or any(_read(path) != text for path, text in texts.items()) or not _same_filters(filters):
         return None
     from .spec_codec import unpack_spec
     return unpack_spec(packed)
@@ -121,11 +129,23 @@ def keep_compiled(key: bytes, spec: ScriptSpec, witness: RecordingWorld) -> None
             from ..kernel.tasks.current_task import locator_of_kernel
             spec.locator = locator_of_kernel(map.cpus)  # so that the next start need not look into BTF
     try:
-        data = marshal.dumps([key, witness.texts, pack_spec(spec)], FORM)
+        data = marshal.dumps([key, witness.texts, witness.filters, pack_spec(spec)], FORM)
     except NotPlainError:
         return
     if write_cache(_file_name(key), [digest(data), data]):
         thin_cache(PREFIX, MOST_FILES, MOST_BYTES)
+
+
+def _filter_bytes(filter: ClassicFilter | None) -> bytes:
+    return b"" if filter is None else marshal.dumps([filter.instructions, filter.problem], FORM)
+
+
+def _same_filters(filters: dict[tuple[str, str], bytes]) -> bool:
+    """Whether libpcap makes the same of all expressions as it did."""
+    if not filters:
+        return True
+    from ..kernel.pcap import compile_filter
+    return all(_filter_bytes(compile_filter(*key)) == made for key, made in filters.items())
 
 
 def _file_name(key: bytes) -> str:

@@ -165,7 +165,8 @@ def _is_set(given: str | None, default: BoolLiteral | None) -> bool:
 
 # --- what the kernel has --------------------------------------------------------------------------------
 
-FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "args.reason", "kfunc:bpf_strlen", "symbol:avenrun")
+FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "args.reason", "kfunc:bpf_strlen", "symbol:avenrun",
+         "feature:kprobe_multi")
 
 def _answer_exists(node: Call, world: World, options: Options, config: Config) -> bool | None:
     return kernel_has(node.args[0].value, node.span, world, options, config)
@@ -185,7 +186,8 @@ def check_exists(context: CheckContext, node: Call, types: Types) -> Type | None
 
 
 def kernel_has(text: str, span: Span, world: World, options: Options, config: Config) -> bool | None:
-    """Whether the kernel has a probe, ``struct x.y``, ``enum x``, ``kfunc:x`` or ``symbol:x``; None: none of these."""
+    """Whether the kernel has a probe, ``struct x.y``, ``enum x``, ``kfunc:x``, ``symbol:x`` or ``feature:x``; None:
+    none of these."""
     word, _, rest = text.partition(" ")
     if word in ("struct", "union"):
         name, _, path = rest.strip().partition(".")
@@ -195,6 +197,8 @@ def kernel_has(text: str, span: Span, world: World, options: Options, config: Co
     parts = text.split(":")
     if parts[0] == "kfunc" and len(parts) == 2:
         return world.kfunc_id(parts[1]) != 0
+    if parts[0] == "feature" and len(parts) == 2:
+        return world.has_feature(parts[1])
     if parts[0] == "symbol" and len(parts) == 2:
         return world.kernel_symbol(parts[1]) is not None
     provider = find_provider(parts[0])

@@ -28,7 +28,7 @@ class WrittenPoint(Record):
 
     def names_function(self, function: str) -> bool:
         """Whether the attach point means this function, or may mean it; offsets do not count."""
-        return pattern_matcher(self.text.partition("+")[0])(function)
+        return pattern_matcher(self.text.partition("+")[0].partition("(")[0])(function)
 
 
 MANY, MOST_COMPARED = 5000, 3    # names to compare one with; names that are compared with so many

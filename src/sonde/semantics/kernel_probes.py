@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..arch import ARCHES
 from ..base import regex_cache
+from ..base.wildcards import split_taken
 from ..kinds import KINDS
 from ..language.ast import AttachPoint
 from ..layouts.uapi import is_left_out
@@ -64,7 +65,27 @@ def expand_kernel_function(finder: ProbeFinder, point: AttachPoint, parts: list[
                             f"no {_name_feature(finder, kind)}, and {way} cannot serve it: {why}", point)
     if parse_number(text) is not None:
         return _expand_address(finder, point, kind, way, text)
+    if "(" in text:
+        return _expand_takers(finder, point, way, module, text)
     return _expand_functions(finder, point, kind, way, module, *split)
+
+
+def _expand_takers(finder: ProbeFinder, point: AttachPoint, way: str, module: str, text: str) -> list[Attach]:
+    """``KIND:[module:]function(argN=STRUCT)``: of the functions of that name or pattern those whose first parameter
+    ``struct STRUCT *`` is argN."""
+    kind = finder.kind
+    try:
+        function, taken = split_taken(text)
+    except ValueError:
+        return finder.error("probe-form", f"{kind}:{text}: what is in brackets says nothing of functions", point,
+                            [f"{kind}:*(arg0=sk_buff) are the functions whose first argument is a struct sk_buff *"])
+    position, struct = taken or (0, "")
+    in_module, in_function = pattern_matcher(module or "*"), pattern_matcher(function)
+    forbidden = finder.world.forbidden_functions()
+    names = [(m, f) for (m, f), at in finder.world.functions_taking(struct).items() if at == position
+             and in_function(f) and in_module(m) and f not in forbidden and not is_left_out(f)]
+    attach = [_make_attach(finder, kind, way, m, f, 0, bool(module), True) for m, f in names]
+    return [a for a in attach if a] or finder.report_missing(point, wild=True)
 
 
 def _report_form(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:

@@ -99,6 +99,10 @@ class World(Protocol):
     def function_names(self) -> list[tuple[str, str]]:
         """(module, function) of every function that has a prototype."""
 
+    def functions_taking(self, struct: str) -> dict[tuple[str, str], int]:
+        """(module, function) of every traceable function with a parameter ``struct NAME *`` that is in a register, and
+        the position of the first one, counted from 0."""
+
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a data or function symbol in the memory of a process."""
 

@@ -16,6 +16,7 @@ from sonde.btf import index as btf_index
 from sonde.btf.codec import PAIR, TRIPLE, build_program_btf
 from sonde.btf.index import build_index, load_or_build_index
 from sonde.btf.query import Btf, parse_btf
+from sonde.btf.takers import functions_taking
 from sonde.errors import MachineError
 from sonde.types import (
     BOOL,
@@ -369,3 +370,24 @@ def test_build_counts() -> None:
     assert len(index) == sample().count == len(index.kinds)
     assert list(index.ids_of_kinds(frozenset((codec.UNION,)))) == [8]
     assert isinstance(parse_btf(sample().build_blob()).convert_type(1), Int) and os.path.sep == "/"
+
+
+def test_functions_that_take_a_struct() -> None:
+    """The first parameter that points to it, const or not, unless a wide one comes before it; a module's by its base's
+    types and its own."""
+    base = codec.Writer()
+    number = base.add_integer("int", 4)
+    packet = base.add_record(codec.STRUCT, "packet", 8)
+    wide = base.add_record(codec.STRUCT, "wide", 16)
+    pointer, plain = base.add_pointer(packet), base.add_pointer(number)
+    constant = base.add_pointer(base.add_record(codec.CONST, "", packet))
+    fixed = base.add_record(codec.CONST, "", pointer)
+    kinds = {"first": [pointer], "third": [number, plain, constant, pointer], "fixed": [number, fixed], "none": [plain],
+             "by_value": [packet], "behind": [wide, pointer], "far": [number] * 6 + [pointer], "empty": []}
+    protos = {name: base.add_prototype(number, [("p", kind) for kind in types]) for name, types in kinds.items()}
+    for name, proto in protos.items():
+        base.add_function(name, proto)
+    whole = parse_btf(base.build_blob())
+    assert list(functions_taking([("vmlinux", whole)], "packet")) == [
+        ("vmlinux", "first", 0), ("vmlinux", "third", 2), ("vmlinux", "fixed", 1)]
+    assert list(functions_taking([("vmlinux", whole)], "nothing")) == []

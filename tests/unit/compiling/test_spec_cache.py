@@ -18,7 +18,7 @@ from sonde.compiling.spec_codec import NotPlainError, pack_spec, unpack_spec
 from sonde.errors import CompileError
 from sonde.semantics.script_options import Options
 from sonde.source import Source, Span
-from sonde.spec import MapSpec, ScriptSpec
+from sonde.spec import ClassicFilter, MapSpec, ScriptSpec
 from sonde.tools import all_tools
 
 SCRIPT = 'tracepoint:sched:sched_switch { @[comm] = count(); printf("%d\\n", pid); }'
@@ -256,3 +256,24 @@ def test_a_script_that_looks_for_files_says_so(tmp_path: Path) -> None:
     files = Files([str(tmp_path)])
     files.find_header("linux/sched.h", False, Text("stdin", ""))
     assert files.looked
+
+
+def test_a_spec_with_a_filter_is_kept_as_long_as_libpcap_makes_the_same_of_it(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Names of hosts and services may come to mean something else."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = {"ethernet": ClassicFilter([(6, 0, 0, 1)]), "ip": ClassicFilter([(6, 0, 0, 2)])}
+    monkeypatch.setattr("sonde.kernel.pcap.compile_filter", lambda expression, link: made[link])
+    witness = RecordingWorld(SimpleNamespace(packet_filter=lambda expression, link: made[link]))
+    for link in made:
+        witness.packet_filter("port http", link)
+    keep_compiled(b"key", spec_of(SCRIPT), witness)
+    assert witness.lasting and load_compiled(b"key") is not None
+    made["ip"] = ClassicFilter([(6, 0, 0, 3)])
+    assert load_compiled(b"key") is None
+
+
+@pytest.mark.parametrize(("visible", "lasting"), [(True, True), (False, False)])
+def test_a_symbol_that_is_not_there_stays_away_where_addresses_can_be_seen(visible: bool, lasting: bool) -> None:
+    witness = RecordingWorld(SimpleNamespace(kernel_symbol=lambda name: 1 if visible and name == "_stext" else None))
+    assert witness.kernel_symbol("page_offset_base") is None and witness.lasting == lasting

@@ -52,6 +52,17 @@ def test_full_names(text: str, name: str) -> None:
     assert [a.name for p in checked.probes for a in p.attach] == [name]
 
 
+def test_functions_by_what_they_take() -> None:
+    for text, names in (("kprobe:*(arg0=sock)", ["tcp_connect"]), ("kprobe:vfs_*(arg1=sock)", ["vfs_read"]),
+                        ("fentry:vmlinux:*(arg0=sock)", ["tcp_connect"]), ("kprobe:vfs_*(arg0=sock), kprobe:vfs_read",
+                                                                            ["vfs_read"])):
+        assert [a.event for a in attached(text + " { }", Both())] == names, text
+    assert all(a.wild for a in attached("kprobe:*(arg0=sock) { }", Both()))
+    assert "no kprobe matches *(arg2=sock)" in message("kprobe:*(arg2=sock) { }", Both())
+    for text in ("kprobe:*(arg0)", "kprobe:*(arg6=sock)", "kprobe:*(arg0=sock", "kprobe:*(arg00=sock)", "kprobe:f()"):
+        assert "says nothing of functions" in message(text + " { }", Both())
+
+
 def test_wildcards_take_what_has_a_prototype() -> None:
     names = [a.event for a in attached("fentry:* { }", FentryWorld())]
     assert names == ["vfs_read", "vfs_readv", "tcp_connect", "tcp_close", "by_value"]  # not the variadic one

@@ -1,4 +1,5 @@
-"""``sonde packets``: the way of packets through the kernel, by the tracepoints that carry one."""
+"""``sonde packets``: the way of packets through the kernel, by all functions that take one where programs can be
+attached to them at once, else by the tracepoints that carry one."""
 
 from __future__ import annotations
 
@@ -17,14 +18,20 @@ USAGE
   sonde packets [OPTIONS] [FILTER]
 
   Shows each step of the packets that FILTER takes, a filter of tcpdump's: 'udp port 53'. Without FILTER, all packets.
-  Prints how many steps there were when it ends, at Ctrl-C or after -s SECONDS.
+  Steps are the kernel functions that take a packet (struct sk_buff *), all of them; on kernels that attach no program
+  to many functions at once they are the tracepoints that carry one. Prints how many steps there were when it ends, at
+  Ctrl-C or after -s SECONDS.
 
 OPTIONS
   -d, --drops         only drops, with the reason and the kernel's stack
   -t, --track         also follow packets that FILTER took once and takes no longer: after NAT
   -k, --stack         the kernel's stack below each step
   -S, --summary       no lines: the times between steps at the end
+  -w, --write FILE    no lines: a file for Wireshark (pcapng), each step with its packet, its name and the reason
+  --bytes N           keep so many bytes of each packet, for -f pcapng (256)
   -s, --seconds N     end after so many seconds
+  --functions PATTERNS   steps are only those kernel functions: 'ip_*,tcp_v4_rcv'
+  --tracepoints       steps are tracepoints, also where functions can be attached to: a fraction of the cost
 
 COLUMNS
   TIME(us)   microseconds since the tracing began
@@ -35,14 +42,18 @@ COLUMNS
   NETNS      the packet's network namespace, as lsns shows it
   DEVICE     the network device that has the packet
   ID         address of the packet's memory: a packet and its clones have the same
-  STEP       the tracepoint
+  STEP       the kernel function that gets the packet, or the tracepoint
   PACKET     what its headers say
   REASON     why it was dropped, in the kernel's words
   AT         the function that dropped it
   STACK      the kernel's stack
+  LINKED     with --bytes: whether BYTES begin with a link header, else with that of IP
+  LENGTH     with --bytes: the packet's length from there on
+  BYTES      with --bytes: what of it lies in one piece with its headers
   @steps[STEP]     steps that were seen, including those whose lines were lost
   @us[FROM, TO]    with -S: microseconds from one step to the next: count, average, total
   @drops[REASON]   packets that were dropped
+  @undecided[STEP]   packets without any header yet, of which FILTER cannot be asked: not counted as steps
 
 EXAMPLE
   # sonde packets -S 'udp port 4000'
@@ -65,10 +76,15 @@ READING
   seen where it should arrive left by the device of its last step.
 
 NEEDS
-  raw tracepoints, BTF; libpcap for a FILTER; reasons from Linux 5.17 on
+  raw tracepoints, BTF; libpcap for a FILTER; reasons from Linux 5.17 on; kprobe.multi (Linux 5.18) or tracing_multi
+  (7.2) for all functions, kprobes for --functions
 
 NOTES
-  These tracepoints are seen:
+  Functions: those whose first struct sk_buff * is one of the first six arguments, of modules too, as far as they can
+  be traced; sonde -l 'kprobe:*(arg0=sk_buff)' lists those where it is the first argument. What was inlined is not
+  seen. Where a packet is dropped, the tracepoint kfree_skb adds a line with the reason, which is no step. -d needs
+  that tracepoint only.
+  Where functions cannot be attached to, these tracepoints are seen:
 {steps}.
   What happens between them is not: routing, netfilter's verdicts other than drops, XDP and tc programs, and frees
   without a tracepoint (UDP datagrams and segments of TCP that were read). Which rule of nftables dropped a packet the
@@ -82,6 +98,9 @@ NOTES
 
 
 LEAVES, ARRIVED = 1, 2  # parts of a packet's way
+POSITIONS = range(6)    # of arguments in registers
+# Whether all functions can be attached to at once, or those of a pattern one by one.
+_AT_ONCE = '(exists("feature:kprobe_multi") || exists("feature:tracing_multi"))'
 
 
 class Step(Record):
@@ -115,6 +134,7 @@ table way {
 """
 _MAPS = """\
 let @first = lruhash(max_packets);
+let @gone = lruhash(max_packets);
 macro is_drop() {
   if (exists("args.reason")) { args.reason > SKB_DROP_REASON_NOT_SPECIFIED } else { true }
 }
@@ -124,72 +144,184 @@ macro is_last(skb) {
   $shared = (struct skb_shared_info *)((uint64)skb->head + skb->end);
   ($shared->dataref.counter & 0xffff) < 2
 }
+macro has_header(skb) {
+  skb->network_header != 0 || skb->mac_header != 0xffff && (uint64)skb->data - (uint64)skb->head >= skb->mac_header + 14
+}
 """
+_LINKED = """\
+macro is_linked($skb) {
+  $mac = (uint64)$skb->mac_header; $net = (uint64)$skb->network_header;
+  $mac != 0xffff && ($net >= $mac + 14 || $net <= $mac && (uint64)$skb->data - (uint64)$skb->head >= $mac + 14)
+}
+"""
+USUAL_BYTES, MOST_BYTES = 256, 1024
 _LAST = "let @last = lruhash(max_packets);\nlet @step = lruhash(max_packets);\n"
 
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
+    if "write" in parsed.named:
+        for name, value in (("format", "pcapng"), ("output", parsed.named["write"])):
+            if parsed.has(name):
+                raise UsageError(f"--write FILE is -f pcapng -o FILE: leave --{name} out")
+            parsed.options[name] = value
+    if parsed.get("format") == "pcapng":
+        parsed.named.setdefault("bytes", str(USUAL_BYTES))
     return run_script("packets", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
 
 
 def build_script(named: dict[str, str], words: list[str]) -> str:
     """The program for these options; UsageError if they make no sense."""
-    if "summary" in named and named.keys() & {"drops", "stack"}:
-        raise UsageError("--summary prints no lines: leave --drops and --stack out")
-    filter = " ".join(words)
-    if "track" in named and not filter:
-        raise UsageError("--track needs a FILTER: without one, all packets are followed")
-    stack = "drops" in named or "stack" in named
-    seconds = number_option(named, "seconds")
-    limit = f"interval:s:{seconds} {{ exit(); }}\n" if seconds else ""
-    below = ' STACK: "\\n%s";' if stack else ""
-    steps = [step for step in STEPS if "drops" not in named or step.name == "kfree_skb"]
-    tables = f'table steps {{ way;{below} }}\ntable drops {{ way; REASON: "%s"; AT: "%s";{below} }}\n'
-    start = 'printf("Tracing packets. Ctrl-C to end.\\n");' if "summary" in named else \
-        "heading(drops);"
-    parts = [_COLUMNS, tables, _MAPS, _match_macro(filter, "track" in named), f"begin {{ {start} }}\n",
-             *([_LAST] if "summary" in named else []), *[_probe(step, named, stack) for step in steps], limit,
-             f"end {{ {'print(@us); ' if 'summary' in named else ''}print(@drops); print(@steps); clear(@first); }}\n"]
-    return "".join(parts)
+    return _Script(named, " ".join(words)).text()
 
 
-def _match_macro(filter: str, track: bool) -> str:
-    """Whether a packet is shown: the filter takes it, or has taken it before."""
-    passes = f"pcap({quote_string(filter)}, skb)" if filter else "true"
-    if track:
-        passes = f"$same || {passes}"
-    return f"macro wanted(skb, $same) {{ {passes} }}\n"
+class _Script:
+    """The options, and the program that they ask for."""
 
+    def __init__(self, named: dict[str, str], filter: str) -> None:
+        self.filter, self.seconds = filter, number_option(named, "seconds")
+        self.drops, self.track, self.summary = (name in named for name in ("drops", "track", "summary"))
+        self.stack = self.drops or "stack" in named
+        self.bytes = number_option(named, "bytes", most=MOST_BYTES) if "bytes" in named else 0
+        self.writes = "write" in named
+        self.functions = named.get("functions", "")
+        self.tracepoints = "tracepoints" in named or self.drops
+        if self.summary and self.stack:
+            raise UsageError("--summary prints no lines: leave --drops and --stack out")
+        if self.summary and self.bytes:
+            raise UsageError("--summary shows no packets: leave --write and --bytes out")
+        if self.track and not filter:
+            raise UsageError("--track needs a FILTER: without one, all packets are followed")
+        if self.functions and self.tracepoints:
+            raise UsageError("--functions asks for functions: leave --drops and --tracepoints out")
+        if not all(part.replace("*", "").replace(".", "").isidentifier() or set(part) == {"*"}
+                   for part in self.functions.split(",") if self.functions):
+            raise UsageError(f"--functions: '{self.functions}' names no functions",
+                             ["write 'ip_*', or 'ip_*,tcp_v4_rcv'"])
 
-def _probe(step: Step, named: dict[str, str], stack: bool) -> str:
-    """The clause of a tracepoint."""
-    summary = "summary" in named
-    conditions = [f'exists("rawtracepoint:{step.name}")', step.guard, "is_drop()" if "drops" in named else "true"]
-    forget = " ".join(f"delete({name}, $id);" for name in ("@first", *(("@last", "@step") if summary else ())))
-    end = f"if (is_last($skb)) {{ {forget} }}" if step.ends else ""
-    count = "if (is_drop()) { @drops[drop_reason()] = count(); }" if step.name == "kfree_skb" else ""
-    return (f"rawtracepoint:{step.name} /{' && '.join(conditions)}/ {{\n"
-            f"  $skb = (struct sk_buff *)args.skb; $id = skb_id($skb); $p = packet($skb); $seen = @first[$id];\n"
-            f"  $now = nsecs; $same = has_key(@first, $id) && same_packet($p, $seen) && !({step.fresh});\n"
-            f"  if (wanted($skb, $same)) {{\n"
-            f'    @steps["{step.name}"] = count(); {count}\n'
-            f"    if (!$same || $seen.4 != {step.part}) {{\n"
-            f"      $seen = ($same ? $seen.0 : $now, $p.protocol, $p.seq, $p.payload, (uint8){step.part});\n"
-            f"      @first[$id] = $seen;\n"
-            f"    }}\n    {_summary_of(step) if summary else _line_of(step, stack)}\n    {end}\n  }}\n}}\n")
+    def text(self) -> str:
+        """All of it."""
+        below = ' STACK: "\\n%s";' if self.stack else ""
+        below += ' LINKED: " linked %d"; LENGTH: " length %d"; BYTES: " %r";' if self.bytes else ""
+        tables = f'table steps {{ way;{below} }}\ntable drops {{ way; REASON: "%s"; AT: "%s";{below} }}\n'
+        start = 'printf("Tracing packets. Ctrl-C to end.\\n");' if self.summary or self.writes else "heading(drops);"
+        limit = f"interval:s:{self.seconds} {{ exit(); }}\n" if self.seconds else ""
+        undecided = "print(@undecided); " if self.filter else ""
+        return "".join([
+            _COLUMNS, tables, _MAPS, self._match_macro(), f"begin {{ {start} }}\n", self._say_what_is_not_seen(),
+            *([_LAST] if self.summary else []), *([_LINKED] if self.bytes else []), *self._function_clauses(),
+            *[self._probe(step) for step in STEPS if not self.drops or step.name == "kfree_skb"], self._reasons(),
+            limit,
+            f"end {{ {'print(@us); ' if self.summary else ''}print(@drops); print(@steps); {undecided}"
+            "clear(@first); }\n"])
 
+    @property
+    def _by_functions(self) -> str:
+        """The condition under which steps are functions, known when the script is compiled."""
+        return "false" if self.tracepoints else "true" if self.functions else _AT_ONCE
 
-def _line_of(step: Step, stack: bool) -> str:
-    values = ("elapsed / 1000, (int64)($now - $seen.0) / 1000, (int32)cpu, pid, comm, net_ns($skb), ifname($skb), $id, "
-              f'"{step.name}", $p')
-    below = ", kstack(12)" if stack else ""
-    if step.name == "kfree_skb":
-        return f"drops({values}, drop_reason(), ksym((uint64)args.location){below});"
-    return f"steps({values}{below});"
+    def _say_what_is_not_seen(self) -> str:
+        if self.tracepoints:
+            return ""
+        if self.functions:
+            exists = " || ".join(f'exists("{point}")' for at in POSITIONS for point in self._points(at))
+            return (f'begin /!({exists})/ {{ errorf("no function of these names takes a packet and can be attached to '
+                    f'here"); exit(1); }}\n')
+        return (f'begin /!{_AT_ONCE}/ {{ warnf("this kernel attaches no program to many functions at once: only the '
+                f'tracepoints are seen, and nothing of what happens between them"); }}\n')
 
+    def _match_macro(self) -> str:
+        """Whether the filter takes a packet."""
+        passes = f"pcap({quote_string(self.filter)}, skb)" if self.filter else "true"
+        return f"macro takes(skb) {{ {passes} }}\n"
 
-def _summary_of(step: Step) -> str:
-    """The time since the step before."""
-    return (f'if ($same && has_key(@last, $id)) {{ @us[@step[$id], "{step.name}"] = stats(($now - @last[$id]) / 1000); '
-            f'}}\n    @last[$id] = $now; @step[$id] = "{step.name}";')
+    # functions
+
+    def _function_clauses(self) -> list[str]:
+        """A clause for each position of the argument; and for the end of a packet's memory."""
+        if self.tracepoints:
+            return []
+        clauses = []
+        for at in POSITIONS:
+            points = self._points(at)
+            exists = " || ".join(f'exists("{point}")' for point in points)
+            body = self._body("func", f"(struct sk_buff *)arg{at}", "false", 0, "")
+            clauses.append(f"{', '.join(points)} /{self._by_functions} && ({exists}) && arg{at} != 0/ {{\n{body}}}\n")
+        given_back = "has_key(@first, $id) && is_last($skb)"
+        return [*clauses, self._end_clause("skb_release_data", given_back, "@gone[$id] = true;"),
+                self._end_clause("kfree_skbmem", "has_key(@gone, $id)", f"delete(@gone, $id); {self._forget()}")]
+
+    def _points(self, position: int) -> list[str]:
+        """The attach points of functions that take a packet as this argument."""
+        return [f"kprobe:{pattern}(arg{position}=sk_buff)" for pattern in (self.functions or "*").split(",")]
+
+    def _end_clause(self, function: str, condition: str, action: str) -> str:
+        """A packet's memory is given back in one function, and the last one that has the packet is another."""
+        both = " && ".join(f'exists("kprobe:{name}")' for name in ("skb_release_data", "kfree_skbmem"))
+        return (f"kprobe:{function} /{self._by_functions} && {both}/ {{\n  $skb = (struct sk_buff *)arg0; "
+                f"$id = skb_id($skb); if ({condition}) {{ {action} }}\n}}\n")
+
+    # tracepoints
+
+    def _probe(self, step: Step) -> str:
+        """The clause of a tracepoint, where steps are no functions."""
+        conditions = [f"!({self._by_functions})", f'exists("rawtracepoint:{step.name}")', step.guard,
+                      "is_drop()" if self.drops else "true"]
+        end = f"if (is_last($skb)) {{ {self._forget()} }}" if step.ends else ""
+        body = self._body(f'"{step.name}"', "(struct sk_buff *)args.skb", step.fresh, step.part, end)
+        return f"rawtracepoint:{step.name} /{' && '.join(conditions)}/ {{\n{body}}}\n"
+
+    def _reasons(self) -> str:
+        """Beside functions the tracepoint that says why a packet is dropped: a line of its own, and no step."""
+        if self.tracepoints:
+            return ""
+        body = self._body("", "(struct sk_buff *)args.skb", "false", 0, "")
+        return f"rawtracepoint:kfree_skb /{self._by_functions} && is_drop()/ {{\n{body}}}\n"
+
+    # both
+
+    def _forget(self) -> str:
+        maps = ("@first", "@last", "@step") if self.summary else ("@first",)
+        return " ".join(f"delete({name}, $id);" for name in maps)
+
+    def _body(self, name: str, packet: str, fresh: str, part: int, end: str) -> str:
+        """What happens at a step of this name; "": where a packet is dropped, besides functions. ``fresh``: whether the
+        packet is another one than was there before."""
+        same = f"$known && same_packet($p, $seen) && !({fresh})"
+        lines = [f"$skb = {packet}; $id = skb_id($skb); $known = has_key(@first, $id);"]
+        if self.filter and name:
+            lines.append(f"if (!has_header($skb)) {{ @undecided[{name}] = count(); return; }}")
+        lines.append(f"$taken = takes($skb); if (!$taken{' && !$known' if self.track else ''}) {{ return; }}")
+        lines.append(f"$p = packet($skb); $seen = @first[$id]; $now = nsecs; $same = {same};")
+        if self.track:
+            lines.append("if (!$taken && !$same) { return; }")
+        lines.append(f"if (!$same || $seen.4 != {part}) {{")
+        lines.append(f"  $seen = ($same ? $seen.0 : $now, $p.protocol, $p.seq, $p.payload, (uint8){part}); "
+                     "@first[$id] = $seen;\n  }")
+        if self.bytes and not self.summary:
+            lines += ["$linked = is_linked($skb); $at = (int64)($linked ? $skb->mac_header : $skb->network_header);",
+                      "$held = (int64)$skb->tail - $at; if ($held < 0) { $held = 0; }"]
+        if name in ('"kfree_skb"', ""):
+            lines.append("if (is_drop()) { @drops[drop_reason()] = count(); }")
+        if name:
+            shown = self._summary_of(name) if self.summary else self._line_of(name)
+            lines += [f"@steps[{name}] = count();", shown, end]
+        elif not self.summary:
+            lines.append(self._line_of('"kfree_skb"'))
+        return "".join(f"  {line}\n" for line in lines if line)
+
+    def _line_of(self, name: str) -> str:
+        values = ("elapsed / 1000, (int64)($now - $seen.0) / 1000, (int32)cpu, pid, comm, net_ns($skb), ifname($skb), "
+                  f"$id, {name}, $p")
+        below = ", kstack(12)" if self.stack else ""
+        if self.bytes:
+            below += (f", $linked, (int32)($skb->len + $skb->data - $skb->head - $at), "
+                      f"buf((uint8 *)($skb->head + $at), $held < {self.bytes} ? $held : {self.bytes})")
+        if name == '"kfree_skb"':
+            return f"drops({values}, drop_reason(), ksym((uint64)args.location){below});"
+        return f"steps({values}{below});"
+
+    def _summary_of(self, name: str) -> str:
+        """The time since the step before."""
+        return (f"if ($same && has_key(@last, $id)) {{ @us[@step[$id], {name}] = stats(($now - @last[$id]) / 1000); "
+                f"}}\n    @last[$id] = $now; @step[$id] = {name};")

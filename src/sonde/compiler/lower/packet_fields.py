@@ -11,6 +11,7 @@ from ...layouts import packets as layout
 from ...types import PACKET, Struct
 from ..ir import BasicBlock, Operand, Reg
 from .core import Lower
+from .packet_extensions import EXTENSIONS, FRAGMENT_WORD, PROTOCOL, REACHED, extensions_function
 from .packets import (
     ETHERNET,
     in_network_order,
@@ -21,13 +22,13 @@ from .packets import (
     read_number,
     read_tag_presence,
     reader_function,
+    skb_number,
 )
 from .state import Mem
+from .strings.words import make_unknown
 
 IPV4, IPV6, ARP = 0x0800, 0x86DD, 0x0806
 ICMP, TCP, UDP, ICMP6 = 1, 6, 17, 58
-_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTHENTICATION, _OPTIONS = 0, 43, 44, 51, 60
-MOST_HEADERS = 8  # of IPv6 between the fixed one and the transport's
 MOST_TAGS = 2     # of VLANs in the packet
 _OFFSETS = dict(zip(PACKET.names, zip(PACKET.offsets, PACKET.of)))
 
@@ -61,6 +62,8 @@ class _PacketWriter:
             self.packet = open_xdp(self.lo, self.skb, self.type, link)
         self._start_link(link, network)
         b.start(network)
+        for number in (self.at, self.link, self.packet.begin):
+            self._forget(number)
         whole = b.alu("sub", packet_length(self.lo, self.skb, self.type, self.packet), self.at)
         b.set(self.length, b.extend(whole, 32, False))
         self._put("link", self.link)
@@ -93,12 +96,18 @@ class _PacketWriter:
         far.cold = True
         b.start(far)
         reader = reader_function(self.lo, self.type)
-        b.set(value, b.function_call(reader, [self.skb, self.packet.begin, start, size, 0]))
-        b.branch("jslt", value, 0, self.done, good)
+        skb = skb_number(self.lo, self.skb, self.type)
+        number = b.function_call(reader, [skb, self.packet.begin, start, size, 0])
+        b.branch("jslt", number, 0, self.done, good)
         b.start(good)
+        b.set(value, b.alu("and", number, (1 << 8 * size) - 1))  # as the verifier knows of a load: one state again
         b.jump(on)
         b.start(on)
         return value
+
+    def _forget(self, number: Reg) -> None:
+        """Have the verifier know nothing of a number that differs between the ways that lead here."""
+        self.b.set(number, make_unknown(self.lo, number))
 
     def _put_address(self, name: str, family: int, begin: Operand, offset: int) -> None:
         """An address as ntop() keeps it, in network order."""
@@ -196,6 +205,8 @@ class _PacketWriter:
         b.start(arp)
         self._read_arp()
         b.start(transport)
+        for number in (self.next, self.length):
+            self._forget(number)
         self._read_transport()
 
     def _read_version(self, version: int) -> Reg:
@@ -249,50 +260,24 @@ class _PacketWriter:
         self._put("protocol", self.protocol)
         self._tell_read(layout.NETWORK)
         b.set(self.next, b.alu("add", self.at, 40))
-        rounds, head = b.function.reg("rounds"), b.block("extension")
-        b.set(rounds, 0)
-        b.jump(head)
-        b.start(head)
-        self._pass_extension(transport)
-        b.set(rounds, b.alu("add", rounds, 1))
-        b.branch("jlt", rounds, MOST_HEADERS, head, self.done)
-
-    def _pass_extension(self, transport: BasicBlock) -> None:
-        """Go past a header of options; to ``transport`` if there is none."""
-        b, following, stepped = self.b, self.b.block("following"), self.b.block("stepped")
-        size = b.function.reg("size")
-        options = b.block("options")
-        hop, routing, destination, fragment, authentication = self._choose(
-            self.protocol, _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION)
+        extended = self._choose(self.protocol, *EXTENSIONS)
         b.jump(transport)
-        for block in (hop, routing, destination):
+        extension = b.block("extension", cold=True)
+        for block in extended:
             b.start(block)
-            b.jump(options)
-        b.start(options)
-        b.set(size, b.alu("lsh", b.alu("add", self._load(self.next, 1, 1), 1), 3))
-        b.jump(following)
-        b.start(authentication)
-        b.set(size, b.alu("lsh", b.alu("add", self._load(self.next, 1, 1), 2), 2))
-        b.jump(following)
-        b.start(fragment)
-        b.set(size, 8)
-        self._read_fragment(following)
-        b.start(following)
-        b.set(self.protocol, self._load(self.next, 0, 1))
-        self._put("protocol", self.protocol)
-        b.set(self.next, b.alu("add", self.next, size))
-        b.jump(stepped)
-        b.start(stepped)
+            b.jump(extension)
+        b.start(extension)
+        self._pass_extensions(transport)
 
-    def _read_fragment(self, first: BasicBlock) -> None:
-        """The fragment header; what follows it in a later fragment is no transport header."""
-        b, later = self.b, self.b.block("later")
-        word = self._load(self.next, 2, 2)
-        self._put("fragment", b.alu("or", b.alu("and", word, 0xFFF8), b.alu("and", word, layout.MORE_FRAGMENTS)))
-        b.branch("jeq", b.alu("and", word, 0xFFF8), 0, first, later)
-        b.start(later)
-        self._put("protocol", self._load(self.next, 0, 1))
-        b.jump(self.done)
+    def _pass_extensions(self, transport: BasicBlock) -> None:
+        b, skb = self.b, skb_number(self.lo, self.skb, self.type)
+        function = extensions_function(self.lo, self.type)
+        passed = b.function_call(function, [skb, self.packet.begin, self.next, self.protocol])
+        b.set(self.next, b.extend(passed, 32, False))
+        b.set(self.protocol, b.alu("and", b.alu("rsh", passed, PROTOCOL), 0xFF))
+        self._put("protocol", self.protocol)
+        self._put("fragment", b.alu("and", b.alu("rsh", passed, FRAGMENT_WORD), 0xFFFF))
+        b.branch("jne", b.alu("rsh", passed, REACHED), 0, transport, self.done)
 
     def _read_arp(self) -> None:
         """The addresses, where they are those of IPv4 on Ethernet."""

@@ -183,6 +183,22 @@ class KernelTypes:
         """(module, function) of every function with a prototype."""
         return [(owner, name) for owner, btf in self._all_btfs() for name, _ in btf.named_types(codec.FUNC)]
 
+    def functions_taking(self, struct: str) -> dict[tuple[str, str], int]:
+        """(module, function) -> position of its first parameter ``struct NAME *``; of functions that can be traced, if
+        it is known which."""
+        if struct not in self._takers:
+            from ...btf.takers import functions_taking
+
+            traceable = set(self.kernel_functions())
+            self._takers[struct] = {(owner, name): position
+                                    for owner, name, position in functions_taking(self._all_btfs(), struct)
+                                    if not traceable or (owner, name) in traceable}
+        return self._takers[struct]
+
+    @cached_property
+    def _takers(self) -> dict[str, dict[tuple[str, str], int]]:
+        return {}
+
     def function_params(self, function: str) -> tuple[Btf, list[tuple[str, int]], int] | None:
         """(name, type id) of a kernel function's parameters and the id of its result, with their BTF."""
         for _, btf in self._all_btfs():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...base.record import Record
-from ...base.wildcards import COLD, pattern_matcher
+from ...base.wildcards import COLD, pattern_matcher, split_taken
 from ...btf import codec, ctext
 from ...btf.query import Btf
 from ...kinds import KINDS as ALL_KINDS
@@ -97,6 +97,9 @@ def _complete_pattern(kind: ListedKind, rest: str) -> str:
 
 def _list_matching_probes(world: LiveWorld, kind: ListedKind, search: str, target: str, verbose: bool,
                           pid: int) -> Iterator[str]:
+    takers: set[str] | None = None
+    if kind.kernel_functions and "(" in search:
+        search, takers = _split_takers(world, search)
     match = pattern_matcher(search)
     pattern = kind.kernel_functions and "*" in search.rpartition(":")[2]
     forbidden = world.forbidden_functions() if pattern else ()
@@ -106,11 +109,24 @@ def _list_matching_probes(world: LiveWorld, kind: ListedKind, search: str, targe
         if not match(line) or "\n" in line:  # a symbol's name may contain anything, but must not look like two lines
             continue
         function = name.rpartition(":")[2]
-        if pattern and (function in forbidden or uapi.is_left_out(function)) or whole and COLD in function:
+        if pattern and (function in forbidden or uapi.is_left_out(function)) or whole and COLD in function \
+                or takers is not None and name.removeprefix("vmlinux:") not in takers:
             continue
         yield line
         if verbose and kind.details:
             yield from [f"    {detail}" for detail in kind.details(world, name)]
+
+
+def _split_takers(world: LiveWorld, search: str) -> tuple[str, set[str]]:
+    """``kind:function(argN=STRUCT)``: the pattern, and the functions meant by the brackets, with and without their
+    modules."""
+    try:
+        search, taken = split_taken(search)
+    except ValueError:
+        return search, set()
+    functions = world.functions_taking(taken[1]).items() if taken else ()
+    return search, {text for (module, name), position in functions if taken and position == taken[0]
+                    for text in (name, f"{module}:{name}")}
 
 
 # ---- candidates and details by kind

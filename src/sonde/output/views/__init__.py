@@ -45,6 +45,7 @@ VIEWS = {
     "html": "everything on one page",
     "csv": "maps and events as a table",
     "perfetto": "events on a time line, for ui.perfetto.dev",
+    "pcapng": "packets with their steps, for Wireshark",
 }
 TEXT = ("text", "json")
 FORMATS = (*TEXT, *VIEWS)

@@ -105,7 +105,8 @@ def _only_for(spec: ProgramSpec, members: list[int], expected_attach: int, btf_i
     """A program for some of its attach points."""
     points, numbers = [spec.attach[index] for index in members], [probe_index(spec, index) for index in members]
     return ProgramSpec(program_name(points), spec.type, spec.code, points, spec.relocations, spec.lines, spec.method,
-                       expected_attach, btf_id, numbers[0], spec.cookies, spec.functions, numbers)
+                       expected_attach, btf_id, numbers[0], spec.cookies, spec.functions, numbers,
+                       separate=spec.separate)
 
 
 def open_attach_target(module: str) -> Fd | None:
@@ -202,7 +203,7 @@ def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Span]]) -> 
         if key not in texts:
             texts[key] = span.source.line_text(number)[:_LONGEST_LINE]
         entries.append((index, span.source.name, texts[key], number, column))
-    blob, func_info, line_info = build_program_btf(spec.name, entries, spec.functions)
+    blob, func_info, line_info = build_program_btf(spec.name, entries, spec.functions, spec.separate)
     try:
         return syscalls.btf_load(blob), func_info, line_info
     except (SyscallError, PrivilegeError):
