@@ -126,13 +126,13 @@ def write_str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> O
 
 def _append_text(lo: Lower, whole: Mem, used: Reg, room: int, text: Mem, capacity: int) -> None:
     """``used`` is at most ``room`` before, and grows by the characters of the text."""
-    with _remaining_room(lo, whole, used, room) as target:
+    with remaining_room(lo, whole, used, room) as target:
         length, _ = memory.read_memory(lo, KERNEL, target, capacity, lo.operand_address(text), text=True)
-        _advance_length(lo, used, length)
+        advance_length(lo, used, length)
 
 
 @contextmanager
-def _remaining_room(lo: Lower, whole: Mem, used: Reg, room: int) -> Iterator[Mem]:
+def remaining_room(lo: Lower, whole: Mem, used: Reg, room: int) -> Iterator[Mem]:
     """The memory for the next text, if ``used`` is at most ``room``."""
     fits, on = lo.b.block("fits"), lo.b.block("on")
     lo.b.branch("jle", used, room, fits, on)  # where it always is, the verifier needs the check
@@ -142,7 +142,7 @@ def _remaining_room(lo: Lower, whole: Mem, used: Reg, room: int) -> Iterator[Mem
     lo.b.start(on)
 
 
-def _advance_length(lo: Lower, used: Reg, length: Operand) -> None:
+def advance_length(lo: Lower, used: Reg, length: Operand) -> None:
     """Advance by the characters of a text whose ``length`` counts its NUL; a negative one means that nothing could be
     read."""
     read, on = lo.b.block("read"), lo.b.block("grown")
@@ -185,14 +185,14 @@ def write_str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Ope
             address = lo.b.load(element.base, element.off)
             lo.b.branch("jeq", address, 0, done, have)
             lo.b.start(have)
-            with _remaining_room(lo, whole, used, type.capacity) as target:
+            with remaining_room(lo, whole, used, type.capacity) as target:
                 before = separator if index else b""
                 for at, byte in enumerate(before + (more if index == JOINED else b"") + b"\0"):
                     lo.b.store(target.base, target.off + at, byte, 1)
                 if index < JOINED:
                     length, _ = memory.read_memory(lo, space, target.at(len(before)), type.capacity - len(before),
                                                    address, text=True)
-                    _advance_length(lo, used, length)
+                    advance_length(lo, used, length)
                     lo.b.set(used, lo.b.alu("add", used, len(before)))
         lo.b.jump(done)
         lo.b.start(done)
@@ -234,10 +234,10 @@ def write_words(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
             address = lo.b.load(element.base, element.off)
             lo.b.branch("jeq", address, 0, done, have)
             lo.b.start(have)
-            with _remaining_room(lo, whole, used, type.capacity - 1) as target:
+            with remaining_room(lo, whole, used, type.capacity - 1) as target:
                 length, name = memory.read_memory(lo, space, target, type.capacity, address, text=True)
                 lo.on_failure(length, "read", name)
-                _advance_length(lo, used, length)
+                advance_length(lo, used, length)
                 lo.b.set(used, lo.b.alu("add", used, 1))
         lo.b.jump(done)
         lo.b.start(done)

@@ -25,7 +25,7 @@ from ..semantics import convert
 from ..semantics.callees import Types, is_written, value_type
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import MAX_STRING, check_text_length
-from ..semantics.go_types import is_go_text, text_arguments
+from ..semantics.go_types import is_go_error, is_go_text, text_arguments
 from ..semantics.user_memory import advise_of_user_memory
 from ..types import (
     BOOL,
@@ -90,6 +90,9 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     if fixed and (isinstance(given, (Int, Str)) and is_written(data) or isinstance(data.const, str)):
         node.const = str(data.const)
         return _shortened_type(node)
+    if is_go_error(given) and len(node.args) < 2:
+        from .go_errors import check_error
+        return check_error(context, node)
     _advise_of_length(context, node)
     advise_of_user_memory(context, node, data)
     if isinstance(given, Str):
@@ -139,6 +142,9 @@ def _fold_parameter_text(context: CheckContext, node: Call, data: Expr) -> bool:
 
 def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> Operand | None:
     """str(p[, n]): read into place; n cuts at run time too."""
+    if call.choice is not None:
+        from .go_errors import write_error
+        return write_error(lo, call, mem, type, pad)
     source = call.args[0]
     fixed = len(call.args) < 2 or isinstance(call.args[1].const, int)
     if isinstance(source.type, Str) or isinstance(source.type, Array) and not isinstance(source.type, Scalar):

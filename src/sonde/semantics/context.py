@@ -225,8 +225,8 @@ class CheckContext:
         detail = self.program.attach.detail
         if not isinstance(node.type, Struct) or not isinstance(detail, UserDetail) or not detail.go:
             return node
-        from .go_types import with_texts
-        text = with_texts(node, node.type)
+        from .go_types import types_distance, with_texts
+        text = with_texts(node, node.type, lambda: types_distance(self.world, self.program.attach) is not None)
         if text is not node:
             self.check_expression(text)
         return text

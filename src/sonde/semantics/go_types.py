@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from ..language.ast import Binary, Call, Expr, FieldAccess, IntLiteral, Ternary, TupleExpr
+from ..language.ast import Binary, Call, Expr, FieldAccess, IntLiteral, Reference, Ternary, TupleExpr
+from ..spec import Attach
 from ..types import Pointer, Struct, Type
+from .nodes import is_args
+from .user_probes import function_offset
+from .world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MOST_DEPTH = 8  # of structs within one another
 
@@ -24,14 +32,35 @@ def text_arguments(node: Expr) -> list[Expr]:
             Ternary(node.span, cond=length, then=size, other=IntLiteral(node.span, value=0))]
 
 
-def with_texts(node: Expr, type: Struct) -> Expr:
-    """Of a string its text, of a struct that has strings a record with their texts, of any other the struct itself."""
-    if is_go_text(type):
+def is_go_error(type: Type | None) -> bool:
+    """Whether it is Go's error: a table that says its type, and where its value is."""
+    return isinstance(type, Struct) and type.name == "error" and type.field_names() == ["tab", "data"]
+
+
+def types_distance(world: World, attach: Attach) -> int | None:
+    """How far from the traced address of a function a Go program's types begin; None if that is not known."""
+    start = function_offset(attach)
+    symbol = world.user_object(attach.target, "runtime.types")
+    function = next((each for each in world.user_functions(attach.target) if each.offset == start), None)
+    return None if symbol is None or function is None else symbol[0] - function.address - (attach.offset - start)
+
+
+def with_texts(node: Expr, type: Struct, knows_errors: Callable[[], bool]) -> Expr:
+    """Of a string its text, of a parameter or result that is an error its type and text; of a struct that has strings a
+    record with their texts, of any other the struct itself."""
+    if is_go_text(type) or is_go_error(type) and _is_passed(node) and knows_errors():
         return Call(node.span, name="str", args=[node])
-    if not _has_texts(type, 0):
+    whole = is_args(node) and any(is_go_error(field.type) for field in type.fields)
+    if not _has_texts(type, 0) and not (whole and knows_errors()):
         return node
     names = type.field_names()
     return TupleExpr(node.span, items=[FieldAccess(node.span, operand=node, name=name) for name in names], names=names)
+
+
+def _is_passed(node: Expr) -> bool:
+    """Whether it is a parameter or a result, whose function is that of the probe."""
+    return isinstance(node, FieldAccess) and is_args(node.operand) or \
+        isinstance(node, Reference) and node.name == "retval"
 
 
 def _has_texts(type: Type, depth: int) -> bool:

@@ -87,10 +87,16 @@ def user_function_layout(item: Attach, use: Use) -> Hashable:
 
 
 def _values_layout(item: Attach, names: set[str]) -> Hashable:
-    """Of which types, and where the values of these names are."""
+    """Of which types, and where the values of these names are. Go's errors are read by how far the types of the program
+    are from the function."""
     assert item.args is not None
-    return go_build(item), tuple([(n, f and f.type, repr(user_places(item).get(n)))
-                                  for n, f in [(name, item.args.field(name)) for name in sorted(names)]])
+    fields = [(name, item.args.field(name)) for name in sorted(names)]
+    build: Hashable = go_build(item)
+    if build:
+        from .go_types import is_go_error
+        if any(field is not None and is_go_error(field.type) for _, field in fields):
+            build = item.target, item.offset
+    return build, tuple([(n, f and f.type, repr(user_places(item).get(n))) for n, f in fields])
 
 
 def user_return_layout(item: Attach, use: Use) -> Hashable:

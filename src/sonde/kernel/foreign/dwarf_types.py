@@ -24,6 +24,7 @@ _SCOPES = ("DW_TAG_namespace", *_STRUCTS)
 _COMPLEX, _FLOAT = 0x03, 0x04  # DW_ATE_complex_float, _float
 _FLOATS = (_COMPLEX, _FLOAT, 0x0F)  # DW_ATE_decimal_float
 _SIGNED = (0x05, 0x06, 0x0D)  # DW_ATE_signed, _signed_char, _signed_fixed; a bool is a number, as in bpftrace
+ERROR, INTERFACE = "error", "runtime.iface"  # of Go: the one interface that is shown in another way than the others
 _MAX_DEPTH = 64  # levels of types within types: only damaged files have more
 _MAX_SIZE = 1 << 40  # bytes
 _MAX_OFFSET = 1 << 30  # bytes, of a member in its struct
@@ -166,9 +167,13 @@ class TypeConverter:
 
     def convert_type(self, die: DIE | None) -> Type:
         """The converted type; void, functions and types without a size become VOID."""
+        named = die
         die = strip_qualifiers(die)
         if die is None:
             return VOID
+        if named is not die and named is not None and (name_of(named), name_of(die)) == (ERROR, INTERFACE):
+            return UserStruct(ERROR, attribute_number(die, "byte_size"), lambda: self.struct_members(die), False, 0, 8,
+                              die.offset)
         key = die.offset
         if key not in self._known:
             self._known[key] = VOID  # found by a damaged type that contains itself
