@@ -20,6 +20,7 @@ from sonde.output.live.serve import plain_value
 from sonde.output.look import read_asset
 from sonde.runtime.losses import Losses
 from sonde.runtime.maps.aggregates import Histogram, LinearHistogram, Stats
+from sonde.runtime.maps.series import Series
 from sonde.spec import Config, MapSpec, ScriptSpec
 
 COMM = t.Str(16)
@@ -139,6 +140,20 @@ def test_keys_in_charts_stay_while_others_pass_them(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sonde.output.live.moments.MOST_CHARTED", 1)
     found = moments(model(n=t.Int()), [("a", 3), ("b", 2), ("c", 1)], [("a", 3), ("b", 4), ("c", 1)])
     assert [[key for key, _ in look] for look in found] == [["[a]"], ["[b]", "[a]"]]
+
+
+def test_intervals_of_time_series_are_drawn_when_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    second, start = 10**9, 1_700_000_000
+    kind = t.Aggregate("tseries", low=second, high=20, step=1, agg="sum")
+    watched = model(n=kind)
+    monkeypatch.setattr("time.time_ns", lambda: (start + 3) * second + second // 2)
+    table, = looks(watched, [("a", Series(second, {start + at: at for at in (1, 2, 3)}))]).tables
+    assert [[(point.id, point.value) for point in moment.points] for moment in table.moments] == \
+        [[("[a]", 1)], [("[a]", 2)]]
+    assert table.moments[1].time - table.moments[0].time == 1
+    monkeypatch.setattr("time.time_ns", lambda: (start + 5) * second)
+    table, = looks(watched, [("a", Series(second, {start + at: 10 * at for at in (2, 3, 4)}))]).tables
+    assert [[point.value for point in moment.points] for moment in table.moments] == [[30], [40]], "each once"
 
 
 def test_of_many_buckets_the_last_are_shown() -> None:

@@ -144,6 +144,8 @@ class _MapState:
             self._remember_history(self._gains_since(weights, passed), passed)
             self.moments.add_look(elapsed, self.items, weights, self.rates, self.before if passed else None)
             self.before = weights
+        elif self.kind == "tseries":
+            self.moments.add_intervals(elapsed, time.time_ns(), self.items)
         else:
             self._remember_history(weights, 0.0)
             self.moments.add_look(elapsed, self.items, weights, weights, {})

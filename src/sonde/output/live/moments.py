@@ -1,5 +1,5 @@
 """What the charts of a page show: of each look at a map the values of its greatest keys, and what each range of their
-histograms gained since the look before."""
+histograms gained since the look before; of time series the intervals that have ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from heapq import nlargest
 
 from ...base.record import Record
 from ...runtime.maps.aggregates import Histogram
+from ...runtime.maps.series import SECOND, Series
 from ...runtime.records.values import ScriptValue
 from ..text import element_label, terminal_safe
 from ..views.csv import utf8
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 MOST_CHARTED = 24    # keys of a map at a look: those with the greatest values, and as many that were among them
 MOST_HEATS = 8       # of them, whose histograms are followed
 MOST_RANGES = 64     # of a histogram: of one with more, only those that gained
-MOST_WAITING = 60   # looks that nobody has taken
+MOST_WAITING = 240  # looks, or intervals, that nobody has taken
+SHORTEST = SECOND // 20  # ns: of the intervals that are drawn
 
 
 class Point(Record):
@@ -49,6 +51,7 @@ class Moments:
         self._waiting: deque[Moment] = deque(maxlen=MOST_WAITING)
         self._before: dict[ScriptValue, dict[Range, int]] = {}
         self._charted: set[ScriptValue] = set()
+        self._ended = 0  # when the last interval ended that was added, in nanoseconds since 1970
 
     def add_look(self, time: float, items: Sequence[Item], weights: Values, values: Values,
                  known: Mapping[ScriptValue, object] | None) -> None:
@@ -65,6 +68,21 @@ class Moments:
         self._waiting.append(Moment(time, tuple([
             Point(terminal_safe(utf8(element_label("", key))), value, gains.get(key, ()))
             for key in greatest if (value := values.get(key)) is not None])))
+
+    def add_intervals(self, time: float, now: int, items: Sequence[Item]) -> None:
+        """What tseries() collected in the intervals that have ended since this was called last, of the keys with the
+        greatest values; ``now`` is the ``time`` of the look in nanoseconds since 1970."""
+        series = {key: value for key, value in items
+                  if isinstance(value, Series) and value.values and value.interval >= SHORTEST}
+        ended: dict[int, list[Point]] = {}
+        for key in nlargest(MOST_CHARTED, series, key=lambda key: max(series[key].values.values())):
+            for epoch, value in series[key].values.items():
+                end = (epoch + 1) * series[key].interval + series[key].wall
+                if self._ended < end <= now:
+                    ended.setdefault(end, []).append(Point(terminal_safe(utf8(element_label("", key))), value))
+        for end in sorted(ended):
+            self._waiting.append(Moment(time - (now - end) / SECOND, tuple(ended[end])))
+            self._ended = end
 
     def _gains_of(self, key: ScriptValue, value: ScriptValue, known: Mapping[ScriptValue, object] | None) -> Gains:
         """What each range of a histogram gained; one that has less than before began again from 0. Of one that is not
