@@ -204,12 +204,12 @@ def test_a_packet_that_leaves_by_the_wrong_device() -> None:
 
 
 def test_options_that_make_no_sense() -> None:
-    assert "leave --drops" in run_sonde("packets", "-S", "-d").stderr
+    assert "leave --drops" in run_sonde("packets", "-S", "--drops").stderr
     assert "needs a FILTER" in run_sonde("packets", "-t").stderr
     assert "leave --write" in run_sonde("packets", "-S", "-w", "x").stderr
     assert "leave --format out" in run_sonde("packets", "-w", "x", "-f", "json").stderr
     assert "names no functions" in run_sonde("packets", "--functions", "ip_*,/x/").stderr
     nothing = run_sonde("packets", "--functions", "no_such_function")
     assert nothing.returncode == 1 and "no function of these names takes a packet" in nothing.stderr
-    assert "leave --drops" in run_sonde("packets", "-d", "--functions", "ip_*").stderr
+    assert "leave --drops" in run_sonde("packets", "--drops", "--functions", "ip_*").stderr
     assert "syntax error" in run_sonde("packets", "tcp port").stderr

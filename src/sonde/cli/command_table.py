@@ -18,7 +18,7 @@ COMMANDS = {
     "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
     "pygil": "pygil [--holds] -p PID [SECONDS]",
     "pyloop": "pyloop [-m MS] -p PID [SECONDS]",
-    "packets": "packets [-d] [-t] [-k] [-S] [-w FILE] [-s SECONDS] [FILTER]",
+    "packets": "packets [--drops] [-t] [-k] [-S] [-w FILE] [-d SECONDS] [FILTER]",
     "ucalls": "ucalls [-l LANGUAGE] [-L] [-S] PID [SECONDS]",
     "uflow": "uflow [-l LANGUAGE] [-M METHOD] [-C CLASS] PID",
     "ugc": "ugc [-l LANGUAGE] [-M MS] PID",

@@ -20,16 +20,16 @@ USAGE
   Shows each step of the packets that FILTER takes, a filter of tcpdump's: 'udp port 53'. Without FILTER, all packets.
   Steps are the kernel functions that take a packet (struct sk_buff *), all of them; on kernels that attach no program
   to many functions at once they are the tracepoints that carry one. Prints how many steps there were when it ends, at
-  Ctrl-C or after -s SECONDS.
+  Ctrl-C or after -d SECONDS.
 
 OPTIONS
-  -d, --drops         only drops, with the reason and the kernel's stack
+  --drops             only drops, with the reason and the kernel's stack
   -t, --track         also follow packets that FILTER took once and takes no longer: after NAT
   -k, --stack         the kernel's stack below each step
   -S, --summary       no lines: the times between steps at the end
   -w, --write FILE    no lines: a file for Wireshark (pcapng), each step with its packet, its name and the reason
   --bytes N           keep so many bytes of each packet, for -f pcapng (256)
-  -s, --seconds N     end after so many seconds
+  -d, --duration SECONDS  end after so long
   --functions PATTERNS   steps are only those kernel functions: 'ip_*,tcp_v4_rcv'
   --tracepoints       steps are tracepoints, also where functions can be attached to: a fraction of the cost
 
@@ -82,18 +82,18 @@ NEEDS
 NOTES
   Functions: those whose first struct sk_buff * is one of the first six arguments, of modules too, as far as they can
   be traced; sonde -l 'kprobe:*(arg0=sk_buff)' lists those where it is the first argument. What was inlined is not
-  seen. Where a packet is dropped, the tracepoint kfree_skb adds a line with the reason, which is no step. -d needs
+  seen. Where a packet is dropped, the tracepoint kfree_skb adds a line with the reason, which is no step. --drops needs
   that tracepoint only.
   Where functions cannot be attached to, these tracepoints are seen:
 {steps}.
   What happens between them is not: routing, netfilter's verdicts other than drops, XDP and tc programs, and frees
   without a tracepoint (UDP datagrams and segments of TCP that were read). Which rule of nftables dropped a packet the
-  kernel does not say; the stack of -d has the hook: ip_rcv is prerouting, ip_local_deliver input, ip_forward forward,
-  __ip_local_out output, ip_output postrouting. At skb_copy_datagram_iovec and later, a UDP packet has no DEVICE and no
-  NETNS any more. The kernel gives the same memory to other packets later: AGE and -t take a step for one of the same
-  packet only if protocol, sequence number and length of the payload are the same, its end was not seen, and it has not
-  arrived before it is sent or arrives again. Copies (the packet needed more room, GSO, GRO) and tunnels are new
-  packets.
+  kernel does not say; the stack of --drops has the hook: ip_rcv is prerouting, ip_local_deliver input, ip_forward
+  forward, __ip_local_out output, ip_output postrouting. At skb_copy_datagram_iovec and later, a UDP packet has no
+  DEVICE and no NETNS any more. The kernel gives the same memory to other packets later: AGE and -t take a step for one
+  of the same packet only if protocol, sequence number and length of the payload are the same, its end was not seen, and
+  it has not arrived before it is sent or arrives again. Copies (the packet needed more room, GSO, GRO) and tunnels are
+  new packets.
 """
 
 
@@ -134,7 +134,6 @@ table way {
 """
 _MAPS = """\
 let @first = lruhash(max_packets);
-let @gone = lruhash(max_packets);
 macro is_drop() {
   if (exists("args.reason")) { args.reason > SKB_DROP_REASON_NOT_SPECIFIED } else { true }
 }
@@ -155,6 +154,7 @@ macro is_linked($skb) {
 }
 """
 USUAL_BYTES, MOST_BYTES = 256, 1024
+_GONE = "let @gone = lruhash(max_packets);\n"
 _LAST = "let @last = lruhash(max_packets);\nlet @step = lruhash(max_packets);\n"
 
 
@@ -179,7 +179,7 @@ class _Script:
     """The options, and the program that they ask for."""
 
     def __init__(self, named: dict[str, str], filter: str) -> None:
-        self.filter, self.seconds = filter, number_option(named, "seconds")
+        self.filter, self.seconds = filter, number_option(named, "duration")
         self.drops, self.track, self.summary = (name in named for name in ("drops", "track", "summary"))
         self.stack = self.drops or "stack" in named
         self.bytes = number_option(named, "bytes", most=MOST_BYTES) if "bytes" in named else 0
@@ -238,7 +238,7 @@ class _Script:
     # functions
 
     def _function_clauses(self) -> list[str]:
-        """A clause for each position of the argument; and for the end of a packet's memory."""
+        """A clause for each position of the argument; and for the end of a packet's memory, with its map."""
         if self.tracepoints:
             return []
         clauses = []
@@ -248,7 +248,7 @@ class _Script:
             body = self._body("func", f"(struct sk_buff *)arg{at}", "false", 0, "")
             clauses.append(f"{', '.join(points)} /{self._by_functions} && ({exists}) && arg{at} != 0/ {{\n{body}}}\n")
         given_back = "has_key(@first, $id) && is_last($skb)"
-        return [*clauses, self._end_clause("skb_release_data", given_back, "@gone[$id] = true;"),
+        return [_GONE, *clauses, self._end_clause("skb_release_data", given_back, "@gone[$id] = true;"),
                 self._end_clause("kfree_skbmem", "has_key(@gone, $id)", f"delete(@gone, $id); {self._forget()}")]
 
     def _points(self, position: int) -> list[str]:
