@@ -102,10 +102,13 @@ def test_cpid_is_the_process_of_p(parent: int) -> None:
 
 @pytest.mark.parametrize("kind", ["--on-cpu", "--off-cpu"])
 def test_a_flame_graph_of_a_parent_shows_all_workers(kind: str, parent: int) -> None:
-    done = run_sonde("flame", kind, "-p", str(parent), "--follow", "-f", "folded", "2")
+    done = run_sonde("flame", kind, "-p", str(parent), "--follow", "--by-process", "-f", "folded", "2")
     assert done.returncode == 0 and "not traced" not in done.stderr, done.stderr
-    names = {line.partition(";")[0] for line in done.stdout.splitlines()}
-    assert NAMES <= names <= NAMES | {Path(path).name for path in (sys.executable, os.path.realpath(sys.executable))}
+    heads = {tuple(line.split(";")[:2]) for line in done.stdout.splitlines()}
+    own = {Path(path).name for path in (sys.executable, os.path.realpath(sys.executable))}
+    assert NAMES <= {name for name, _ in heads} <= NAMES | own
+    workers = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    assert len(workers) == len(NAMES) and {*workers} <= {pid for name, pid in heads if name in NAMES}
 
 
 @pytest.mark.parametrize("tool", ["runqlat", "offcputime", "cpudist", "profile"])

@@ -33,13 +33,15 @@ OPTIONS
                     where goroutines waited, for what, and how long
   --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
   --chain           the same, and over that what had woken the waker, and so on: four wakers at most
+  --by-process      a frame for each process, with its number, over the name: which worker of --follow is which
   --no-python       without the frames of Python functions: those of the interpreter itself instead
   --diff BEFORE     draw AFTER, coloured by what has changed since BEFORE; two files of folded stacks
 
 COLUMNS
   @[COMM, REASON, USTACK]            nanoseconds that goroutines waited
-  @[COMM, USTACK, KSTACK, PYSTACK]   samples of each stack, or nanoseconds off the CPU; with --off-wake and --chain
-                                     then KSTACK, USTACK, COMM of each waker
+  @[COMM, USTACK, KSTACK, PYSTACK]   samples of each stack, or nanoseconds off the CPU; with --by-process PID stands
+                                     after COMM, and with --off-wake and --chain KSTACK, USTACK, COMM of each waker at
+                                     the end
 
 EXAMPLE
   # sonde flame -f folded -c ./busy
