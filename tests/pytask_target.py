@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
 
@@ -88,7 +89,8 @@ async def serves():
         await writer.drain()
         call()
         writer.close()
-    path = f"{sys.argv[1]}.{os.getpid()}.{threading.get_ident()}.socket"
+    folder = tempfile.mkdtemp()  # a path that fits into an address
+    path = f"{folder}/socket"
     server = await asyncio.start_unix_server(serve, path)
     for _ in range(3):
         reader, writer = await asyncio.open_unix_connection(path)
@@ -99,6 +101,7 @@ async def serves():
     server.close()
     if os.path.exists(path):  # from 3.13 on the server removes it
         os.unlink(path)
+    os.rmdir(folder)
 
 
 async def eager():

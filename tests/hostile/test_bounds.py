@@ -97,7 +97,7 @@ def test_records_with_and_without_a_time(storm: Path, tmp_path: Path) -> None:
 
 def test_a_tracer_that_was_stopped_counts_what_it_missed(storm: Path, tmp_path: Path) -> None:
     script, out = STORMS["open"][1].replace("NAME", NAME), tmp_path / "out"
-    with Storm(storm, NAME, "open"), Measured("-e", script, out=out) as tracer:
+    with Storm(storm, NAME, "open"), Measured("-e", "config = { perf_rb_pages = 256 } " + script, out=out) as tracer:
         for _ in range(3):
             tracer.run(0.2)
             tracer.process.send_signal(signal.SIGSTOP)

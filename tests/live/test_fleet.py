@@ -267,7 +267,8 @@ def test_hosts_are_those_of_every_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "said"), [
     (("--parallel", "0"), "--parallel takes a whole number from 1 up, not '0'"),
     (("--window", "0"), "--window takes a number from 0.05 up"),
-    (("-f", "nosuch", "-o", "made"), "perfetto, recording or parquet"), (("-f", "parquet"), "-f parquet needs -o FILE"),
+    (("-f", "nosuch", "-o", "made"), "perfetto, pcapng, recording or parquet"),
+    (("-f", "parquet"), "-f parquet needs -o FILE"),
     (("--dask", "tls://x:1"), "either -H HOSTS or --dask ADDRESS"), (("--by", "pod"), "--by host, not --by pod")])
 def test_what_options_cannot_be(words: tuple[str, ...], said: str, tmp_path: Path,
                                 monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,11 +23,10 @@ PAGE = "docs/python-tasks.md"
 SOURCE = (ROOT / PAGE).read_text().partition("```python\n")[2].partition("```")[0]
 LOOP, BLOCKED, SENT = [shown.text for shown in shown_commands(PAGE)]
 CLIENT = """
-import os, socket, sys
-while not os.path.exists(sys.argv[1]):
-    os.sched_yield()
+import socket, sys, time
 with socket.socket(socket.AF_UNIX) as peer:
-    peer.connect(sys.argv[1])
+    while peer.connect_ex(sys.argv[1]):  # it is bound before it listens
+        time.sleep(0.01)
     stream = peer.makefile("rwb", 0)
     while stream.write(b"abc\\n") and stream.readline():
         pass

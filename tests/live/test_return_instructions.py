@@ -40,7 +40,7 @@ def own_counts(output: str) -> dict[str, tuple[int, ...]]:
 
 def script(program: Path) -> str:
     prefix, argument = ("main.", "(int64)arg0") if b"runtime.gopanic" in program.read_bytes() else ("", "(int32)arg0")
-    counted = "(int64)retval" if prefix else "(int32)retval"
+    counted = "retval" if prefix else "(int32)retval"
     return "".join([f"uprobe:{program}:{prefix}{name} {{ @c{name} = count(); @a{name} = sum({argument}); }} "
                     f"uretprobe:{program}:{prefix}{name} {{ @r{name} = count(); @s{name} = sum({counted}); "
                     f"@f[func] = count(); }} " for name in FUNCTIONS])

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from ..compiler.lower.calls import Builtin
 
 FAMILIES = {
-    "tasks": "pid tid uid gid username comm ppid pcomm leader_tid leader_comm curtask in_family cgroup net_ns "
-             "syscall_id syscall_arg0",
+    "tasks": "pid tid uid gid username comm ppid pcomm leader_tid leader_comm curtask in_family cgroup "
+             "syscall_id syscall_arg0 net_ns",
     "groups": "container pod service",
-    "events": "args arg0 retval ctx results func probe probetype usermode",
+    "events": "args arg0 retval results ctx func probe probetype usermode",
     "machine": "cpu ncpus numaid rand config cpid has_cpid",
     "clocks": "nsecs elapsed jiffies",
     "stacks": "kstack ustack dw_ustack pystack stack",

@@ -33,7 +33,7 @@ EXAMPLES = {  # where the documentation's own example needs more around it
     "strftime": 'strftime("%H", nsecs)', "abspath": "abspath($text, 2)",
 }
 # Refuses to compile; needs a probe kind that is not built; is no value; needs a Go program (tests/live/test_go.py).
-ELSEWHERE = {"fail", "path", "config", "goid"}
+ELSEWHERE = {"fail", "path", "config", "goid", "results"}
 
 
 def accepted(statement: str) -> bool:

@@ -82,8 +82,9 @@ RUN_ROOMS = ("base/", "builtins/", "cli/commands/generated", "cli/commands/__ini
              "cli/options", "cli/requests", "cli/script_run", "compiler/", "compiling/", "kernel/", "layouts/",
              "runtime/", "semantics/", "tools/")
 FEW_RUNS = {
-    "kernel/foreign/demangle.py", "kernel/foreign/dwarf_ranges.py",
-    "kernel/foreign/return_hazards.py", "kernel/foreign/rust_names.py", "kernel/foreign/usdt.py",
+    "kernel/foreign/d_names.py", "kernel/foreign/demangle.py", "kernel/foreign/dwarf_ranges.py",
+    "kernel/foreign/return_hazards.py", "kernel/foreign/rust_names.py", "kernel/foreign/swift_names.py",
+    "kernel/foreign/usdt.py",
     "kernel/groups/cgroup_paths.py", "kernel/names/indirect.py", "runtime/attach/iterators.py",
     "runtime/attach/verifier.py", "runtime/costs/budget.py",
 }  # fmt: skip
