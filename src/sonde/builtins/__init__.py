@@ -18,7 +18,7 @@ FAMILIES = {
     "clocks": "nsecs elapsed jiffies",
     "stacks": "kstack ustack dw_ustack pystack stack",
     "golang": "goid goroutine",
-    "python": "pygil pytask pytask_id pythread",
+    "python": "pytask pytask_id pythread pygil",
 }
 _ARGUMENT = regex_cache.compile(r"arg\d{1,3}\Z")
 
