@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 SHOWN = "docs/images"  # in the commands, which the pictures show
+SECONDS = 6            # that each picture is of
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]  # the terminal, browser and threads of the tests
 
 # A server of sorts: parses (with a hot inner loop), compresses, writes to a file and waits.
@@ -114,7 +115,7 @@ def top(command: str) -> None:
         terminal.wait_for("@bytes")
         terminal.keys("Tab")
         terminal.wait_for("@ns  since the start")
-        time.sleep(7)
+        time.sleep(SECONDS)
         picture = terminal.screen(colours=True)
         terminal.keys("q")
     console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
@@ -132,7 +133,7 @@ def serve(command: str) -> None:
         url = next(line.split()[2] for line in running.stderr if line.startswith("Serving on"))
         with Browser() as browser:
             browser.open(url)
-            time.sleep(6)
+            time.sleep(SECONDS)
             browser.screenshot(IMAGES / "serve.png")
         running.terminate()
 
@@ -140,7 +141,8 @@ def serve(command: str) -> None:
 def report(command: str, folder: Path) -> None:
     """A report as a real browser shows it."""
     from browser import Browser
-    script = LIVE + " interval:ms:200 { print(@ns); clear(@ns); } interval:s:8 { exit(); } end { clear(@since); }"
+    script = LIVE + " interval:ms:200 { print(@ns); clear(@ns); } end { clear(@since); }" \
+        f" interval:s:{SECONDS} {{ exit(); }}"
     sonde("-f", "html", "-o", str(folder / "report.html"), "-c", command, "-e", script.replace("\n", " "))
     with Browser() as browser:
         browser.open(folder / "report.html")
@@ -161,15 +163,15 @@ def main() -> None:
         folder = Path(name)
         before, after = folder / "before", folder / "after"
         command = server(folder, "server", 2)
-        sonde("flame", "-c", command, "-o", f"{SHOWN}/on-cpu.svg", "5")
+        sonde("flame", "-c", command, "-o", f"{SHOWN}/on-cpu.svg", str(SECONDS))
         inverted()
-        sonde("flame", "--off-cpu", "-c", command, "-o", f"{SHOWN}/off-cpu.svg", "5")
+        sonde("flame", "--off-cpu", "-c", command, "-o", f"{SHOWN}/off-cpu.svg", str(SECONDS))
         wakers(folder)
-        sonde("flame", "-c", command, "-f", "folded", "-o", str(before), "4")
-        sonde("flame", "-c", server(folder, "server", 5), "-f", "folded", "-o", str(after), "4")
+        sonde("flame", "-c", command, "-f", "folded", "-o", str(before), str(SECONDS))
+        sonde("flame", "-c", server(folder, "server", 5), "-f", "folded", "-o", str(after), str(SECONDS))
         sonde("flame", "--diff", str(before), str(after), "-o", f"{SHOWN}/difference.svg")
-        (folder / "reader.py").write_text(READER.replace("SECONDS", "9"))
-        (folder / "longer.py").write_text(READER.replace("SECONDS", "30"))
+        (folder / "reader.py").write_text(READER.replace("SECONDS", str(SECONDS + 2)))
+        (folder / "longer.py").write_text(READER.replace("SECONDS", str(SECONDS + 24)))
         (folder / "python3").symlink_to(os.path.realpath(sys.executable))  # not a script that starts it
         reader, longer = [f"{folder}/python3 {folder / name}" for name in ("reader.py", "longer.py")]
         sonde("-f", "heatmap", "-o", f"{SHOWN}/heatmap.svg", "-e", READS.replace("\n", " "), "-c", reader)
