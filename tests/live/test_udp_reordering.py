@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from namespaces import ip
+from packet_filters import has_libpcap
 from support import Tracer
 
 GENERATOR = Path(__file__).parents[2] / "docs" / "cases" / "udp_reordering.py"
@@ -116,6 +117,20 @@ def test_the_cause(traced: tuple[list[Row], dict[str, dict[str, list[int]]], Tra
         for each in (0, 1):
             mine = [number for number in numbers if cpu[number] == each]
             assert mine == sorted(mine)
+
+
+@pytest.mark.skipif(not has_libpcap(), reason="libpcap is not installed")
+def test_the_five_lines_of_the_page(namespace: str) -> None:
+    script = (GENERATOR.parent / "udp-reordering.md").read_text().partition("## In five lines")[2].split("```")[1]
+    assert script.strip().count("\n") == 4
+    with Tracer("-f", "json", "-e", script) as tracer:
+        done = subprocess.run(["ip", "netns", "exec", namespace, sys.executable, str(GENERATOR), str(ROUNDS)],
+                              capture_output=True, text=True, check=True, timeout=100)
+    maps = {name: value for line in map(json.loads, tracer.lines) if line["type"] == "map"
+            for name, value in line["data"].items()}
+    behind = [sum(map(bool, late(numbers))) for numbers in json.loads(done.stdout)["read"].values()]
+    assert abs(sum(maps["@late"].values()) - behind[0]) <= 3, (maps, behind)  # two CPUs may look at @newest at once
+    assert {key.partition(",")[0] for key in maps["@late"]} == {"0"} and "@late_within_a_cpu" not in maps, maps
 
 
 def test_only_late_ones_are_shown(namespace: str) -> None:
