@@ -47,7 +47,7 @@ EXAMPLE
   runs/s  ns/run  around  CPU    probe
   183101     310      45  6.50%  tracepoint:raw_syscalls:sys_enter
   its programs take 6.50%, and printing 183101 records a second 14.2%: 20.7% in all
-  Most of it is printing: keep counts in a map, @[comm] = count(), in place of a line for each event.
+  69% of it is printing: keep counts in a map, @[comm] = count(), in place of a line for each event.
 
 NEEDS
   what the script needs; the kernel's count of runs (CAP_SYS_ADMIN, or sysctl kernel.bpf_stats_enabled=1)
@@ -126,9 +126,9 @@ class Look:
     def advice(self) -> list[str]:
         """Advice on what would make it cheaper."""
         sentences = []
-        if self.printing > max(self.programs, _LITTLE):
-            sentences.append("Most of it is printing: keep counts in a map, @[comm] = count(), in place of a line for "
-                             "each event.")
+        if self.printing > max(self.programs / 4, _LITTLE):
+            sentences.append(f"{self.printing / (self.programs + self.printing):.0%} of it is printing: keep counts in "
+                             "a map, @[comm] = count(), in place of a line for each event.")
         if self.costs and self.programs > _MUCH:
             most = max(range(len(self.costs)), key=self.shares.__getitem__)
             sentences.append(f"{_name(self.costs[most])} makes {self.shares[most] / self.programs:.0%} of what the "
