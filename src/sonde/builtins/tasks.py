@@ -263,8 +263,9 @@ ROWS = (
     Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2).",
             scalar=helper_caller(h.CGROUP_ID, "cgroup_id")),
     Builtin("syscall_id", _type_of_call, "Number of the system call that the current task is in, an int64 (x86_64); -1 "
-            "if it is in none.", scalar=lambda lo, node: current_call.read_call(lo, "orig_ax", -1)),
-    Builtin("syscall_arg0", _type_of_call, "First argument of that system call, an int64; 0 if the task is in none.",
+            "if it is in none, or in one for 32-bit programs (`int 0x80`).",
+            scalar=lambda lo, node: current_call.read_call(lo, "orig_ax", -1)),
+    Builtin("syscall_arg0", _type_of_call, "First argument of that system call, an int64; 0 where `syscall_id` is -1.",
             scalar=lambda lo, node: current_call.read_call(lo, "di", 0)),
     Builtin("net_ns", UINT64, "The inode number of a network namespace, as lsns shows it: the current task's, or a "
             "packet's.", call=_check_net_ns_call, arguments="[skb]", scalar=_network_namespace),

@@ -146,14 +146,15 @@ def test_intervals_of_time_series_are_drawn_when_they_have_ended(monkeypatch: py
     second, start = 10**9, 1_700_000_000
     kind = t.Aggregate("tseries", low=second, high=20, step=1, agg="sum")
     watched = model(n=kind)
-    monkeypatch.setattr("time.time_ns", lambda: (start + 3) * second + second // 2)
-    table, = looks(watched, [("a", Series(second, {start + at: at for at in (1, 2, 3)}))]).tables
-    assert [[(point.id, point.value) for point in moment.points] for moment in table.moments] == \
-        [[("[a]", 1)], [("[a]", 2)]]
-    assert table.moments[1].time - table.moments[0].time == 1
-    monkeypatch.setattr("time.time_ns", lambda: (start + 5) * second)
-    table, = looks(watched, [("a", Series(second, {start + at: 10 * at for at in (2, 3, 4)}))]).tables
-    assert [[point.value for point in moment.points] for moment in table.moments] == [[30], [40]], "each once"
+    def look(at: float, *values: int) -> list[tuple[float, list[tuple[str, int | float]]]]:
+        monkeypatch.setattr("time.time_ns", lambda: int((start + at) * second))
+        table, = looks(watched, [("a", Series(second, {start + each: 10 * each for each in values}))]).tables
+        return [(moment.time, [(point.id, point.value) for point in moment.points]) for moment in table.moments]
+
+    assert look(3.5, 1, 2, 3) == [], "the third may have been read before it ended"
+    first, second_ = look(4.5, 1, 2, 3)
+    assert [first[1], second_[1]] == [[("[a]", 10)], [("[a]", 20)]] and second_[0] - first[0] == 1
+    assert [points for _, points in look(6, 2, 3, 4, 5)] == [[("[a]", 30)]], "each once"
 
 
 def test_of_many_buckets_the_last_are_shown() -> None:

@@ -128,6 +128,10 @@ tracepoint:sched:sched_process_exit /has_key(@wait, tid)/ {
   end_wait(tid, $wait, @where, @wait_us, @waited_us);
   delete(@wait, tid);
   delete(@where, tid);
+  if (has_key(@waiting, tid)) { // it was killed there: the call does not return
+    delete(@waiting, tid);
+    @waiters[pid]--;
+  }
 }
 
 // The thread that holds it leaves the CPU; it runs again.

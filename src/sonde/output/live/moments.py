@@ -51,7 +51,8 @@ class Moments:
         self._waiting: deque[Moment] = deque(maxlen=MOST_WAITING)
         self._before: dict[ScriptValue, dict[Range, int]] = {}
         self._charted: set[ScriptValue] = set()
-        self._ended = 0  # when the last interval ended that was added, in nanoseconds since 1970
+        self._looked = 0  # when the look before was, in nanoseconds since 1970
+        self._ended = 0   # when the last interval ended that was added
 
     def add_look(self, time: float, items: Sequence[Item], weights: Values, values: Values,
                  known: Mapping[ScriptValue, object] | None) -> None:
@@ -70,19 +71,21 @@ class Moments:
             for key in greatest if (value := values.get(key)) is not None])))
 
     def add_intervals(self, time: float, now: int, items: Sequence[Item]) -> None:
-        """What tseries() collected in the intervals that have ended since this was called last, of the keys with the
-        greatest values; ``now`` is the ``time`` of the look in nanoseconds since 1970."""
+        """What tseries() collected in the intervals that had ended at the look before, which ``items``, read since,
+        have whole; of the keys with the greatest values. ``now`` is the ``time`` of the look in nanoseconds since 1970.
+        """
         series = {key: value for key, value in items
                   if isinstance(value, Series) and value.values and value.interval >= SHORTEST}
         ended: dict[int, list[Point]] = {}
         for key in nlargest(MOST_CHARTED, series, key=lambda key: max(series[key].values.values())):
             for epoch, value in series[key].values.items():
                 end = (epoch + 1) * series[key].interval + series[key].wall
-                if self._ended < end <= now:
+                if self._ended < end <= self._looked:
                     ended.setdefault(end, []).append(Point(terminal_safe(utf8(element_label("", key))), value))
         for end in sorted(ended):
             self._waiting.append(Moment(time - (now - end) / SECOND, tuple(ended[end])))
             self._ended = end
+        self._looked = now
 
     def _gains_of(self, key: ScriptValue, value: ScriptValue, known: Mapping[ScriptValue, object] | None) -> Gains:
         """What each range of a histogram gained; one that has less than before began again from 0. Of one that is not
