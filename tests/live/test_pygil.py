@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -14,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from python_targets import run_python_target
 from sonde.compiling import live_world
-from support import Tracer, interpreters, run_sonde
+from support import Tracer, run_sonde
 
 pytestmark = [pytest.mark.skipif(os.uname().machine != "x86_64", reason="pygil is for x86_64"),
               pytest.mark.skipif(not live_world().has_feature("bpf_loop"), reason="kernel lacks bpf_loop (Linux 5.17)")]
@@ -29,26 +29,8 @@ ROUNDS = int(os.environ.get("SONDE_PYGIL_ROUNDS", "60"))
 @pytest.fixture(params=("3.11", "3.12", "3.13", "3.14"))
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """The program, which waits for the word to begin."""
-    command = next(interpreters(request.param), None)
-    if command is None:
-        pytest.skip(f"python{request.param} is not installed")
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
-    root = Path(command[1]) if command[0] == "chroot" else Path("/")
-    folder = root / f"tmp/pygil-{os.getpid()}" if command[0] == "chroot" else tmp_path
-    folder.mkdir(exist_ok=True)
-    inside = Path("/") / folder.relative_to(root)
-    try:
-        shutil.copy(TESTS / "pygil_target.py", folder / "target.py")
-        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", folder / "target.so", TESTS / "pygil_target.c"],
-                       check=True)
-        with subprocess.Popen([*command, f"{inside}/target.py", f"{inside}/target.so", str(ROUNDS)], text=True,
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            yield process
-            process.kill()
-    finally:
-        if folder != tmp_path:
-            shutil.rmtree(folder)
+    with run_python_target(request.param, "pygil_target", ["pygil_target.c"], ROUNDS, tmp_path) as process:
+        yield process
 
 
 def maps_of(text: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiler.ir import Operand
+from ..compiler.ir import BasicBlock, Operand
 from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
 from ..compiler.lower.stacks import python_gil, python_task_names, python_tasks
@@ -29,28 +29,15 @@ def _typer(type: Type) -> Callable[[CheckContext, Reference], Type | None]:
     return check
 
 
-def _lower_id(lo: Lower, node: Reference) -> Operand:
-    result, none = lo.b.function.reg("task"), lo.b.block("none")
-    lo.b.set(result, 0)
-    lo.b.set(result, python_tasks.find_task(lo, none).get("task"))
-    lo.b.start(none)
-    return result
-
-
-def _lower_thread(lo: Lower, node: Reference) -> Operand:
-    result, none = lo.b.function.reg("thread"), lo.b.block("none")
-    lo.b.set(result, 0)
-    lo.b.set(result, python_gil.find_state(lo, none).get("mine"))
-    lo.b.start(none)
-    return result
-
-
-def _lower_lock(lo: Lower, node: Reference) -> Operand:
-    result, none = lo.b.function.reg("gil"), lo.b.block("none")
-    lo.b.set(result, 0)
-    lo.b.set(result, python_gil.find_lock(lo, none))
-    lo.b.start(none)
-    return result
+def _number(find: Callable[[Lower, BasicBlock], Operand]) -> Callable[[Lower, Reference], Operand]:
+    """What ``find`` finds; 0 where it goes to the block that it is given."""
+    def lower(lo: Lower, node: Reference) -> Operand:
+        result, none = lo.b.function.reg(node.name), lo.b.block("none")
+        lo.b.set(result, 0)
+        lo.b.set(result, find(lo, none))
+        lo.b.start(none)
+        return result
+    return lower
 
 
 def _write_name(lo: Lower, node: Reference, into: Mem) -> None:
@@ -63,11 +50,11 @@ ROWS = (
             "none.", cost=COST, text=_write_name),
     Builtin("pytask_id", _typer(UINT64),
             "What `id(task)` is in the program of that task, a uint64; 0 if there is none.", cost=COST,
-            scalar=_lower_id),
+            scalar=_number(lambda lo, none: python_tasks.find_task(lo, none).get("task"))),
     Builtin("pythread", _typer(UINT64),
             "Address of the current thread's state in its Python interpreter (`PyThreadState`), a uint64; 0 if it has "
-            "none.", cost=COST, scalar=_lower_thread),
+            "none.", cost=COST, scalar=_number(lambda lo, none: python_gil.find_state(lo, none).get("mine"))),
     Builtin("pygil", _typer(UINT64),
             "Address of the lock of the current thread's Python interpreter, the GIL, a uint64; 0 if there is none.",
-            cost=COST, scalar=_lower_lock),
+            cost=COST, scalar=_number(python_gil.find_lock)),
 )

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 
+from .name_bounds import MOST_DEPTH, MOST_SHOWN, MOST_STEPS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-MOST_SHOWN = 65536  # characters of a name
-MOST_STEPS = 20_000
-MOST_DEPTH = 120
 
 _BASIC = {"v": "void", "g": "byte", "h": "ubyte", "s": "short", "t": "ushort", "i": "int", "k": "uint", "l": "long",
           "m": "ulong", "f": "float", "d": "double", "e": "real", "o": "ifloat", "p": "idouble", "j": "ireal",

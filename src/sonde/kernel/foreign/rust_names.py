@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 
 from ...base.record import Record
+from .name_bounds import MOST_DEPTH, MOST_SHOWN, MOST_STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST_SHOWN = 65536  # characters of a name
-MOST_STEPS = 20_000
-MOST_DEPTH = 120
 MOST_PUNYCODE = 256  # bytes of an identifier that is not ASCII: decoding takes time by their square
 MOST_LIFETIMES = 64  # that one binder binds
 
