@@ -16,6 +16,8 @@ import tempfile
 import threading
 import time
 
+FOLDER = tempfile.mkdtemp()  # for sockets: a path that fits into an address
+
 BASE = 3 << 29  # beyond what pystack_target.py closes, which is looked for in all processes
 numbers = itertools.count(BASE)  # next() is one step, whatever thread asks
 noted = []
@@ -89,8 +91,7 @@ async def serves():
         await writer.drain()
         call()
         writer.close()
-    folder = tempfile.mkdtemp()  # a path that fits into an address
-    path = f"{folder}/socket"
+    path = f"{FOLDER}/{threading.get_ident()}.socket"
     server = await asyncio.start_unix_server(serve, path)
     for _ in range(3):
         reader, writer = await asyncio.open_unix_connection(path)
@@ -101,7 +102,6 @@ async def serves():
     server.close()
     if os.path.exists(path):  # from 3.13 on the server removes it
         os.unlink(path)
-    os.rmdir(folder)
 
 
 async def eager():
@@ -148,6 +148,7 @@ def main():
         thread.join()
     with open(sys.argv[1], "w") as file:
         file.writelines(json.dumps(each) + "\n" for each in noted)
+    os.rmdir(FOLDER)
 
 
 main()

@@ -180,8 +180,8 @@ def test_the_options_of_the_run_are_kept() -> None:
     words = words_of(unit("--prometheus", "--memory=64M", "--budget", "2%", "-k", "--no-feature", "fentry,jit",
                           "-I", "x y", "-I", "/z", "-e", RAW)["ExecStart"])
     assert words[words.index("--budget=2%"):] == [
-        "--budget=2%", "--warnings", "--memory=64M", "--no-feature=fentry,jit", "-I", os.path.abspath("x y"),
-        "-I", "/z", "-e", RAW]
+        "--budget=2%", "-I", os.path.abspath("x y"), "-I", "/z", "--warnings", "--memory=64M",
+        "--no-feature=fentry,jit", "-e", RAW]
     for refused in (["-p", "1", "-e", RAW], ["-c", "true", "-e", RAW], ["-"]):
         done = run_sonde("unit", "--prometheus", *refused)
         assert done.returncode == 1 and "unit: a service" in done.stderr and not done.stdout
