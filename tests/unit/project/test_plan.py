@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,20 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
               "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}
 
 
-def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+@cache
+def imports(path: Path) -> list[tuple[str, int, bool]]:
     """(dotted name, line, at module level) of everything that ``path`` imports; relative names made absolute. What only
     type checkers see is left out, unless it is our own."""
-    tree = ast.parse(path.read_text(), str(path))
+    return list(walk_imports(path))
+
+
+def walk_imports(path: Path) -> Iterator[tuple[str, int, bool]]:
+    tree = parse(path)
     unseen = type_checked(tree)
     package = ("sonde", *path.relative_to(ROOT).parent.parts)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -148,21 +159,20 @@ def test_the_plan_has_no_circles() -> None:
     assert not [here for here in MAY_IMPORT if here in reached(MAY_IMPORT, here)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_imports_go_down(path: Path) -> None:
-    here = room(path)
+def test_imports_go_down() -> None:
     upward = [
         f"{name(path)}:{line}: imports {target}"
+        for path in FILES
         for target, line, _ in imports(path)
-        if target.startswith("sonde.") and (there := target.split(".")[1]) != here
-        if there not in MAY_IMPORT[here] and there in MAY_IMPORT
+        if target.startswith("sonde.") and (there := target.split(".")[1]) != room(path)
+        if there not in MAY_IMPORT[room(path)] and there in MAY_IMPORT
     ]
     assert not upward
 
 
 def imported_modules(path: Path) -> Iterator[str]:
     """Dotted names of what a file imports when it runs, modules or names in them."""
-    tree = ast.parse(path.read_text(), str(path))
+    tree = parse(path)
     unseen = type_checked(tree)
     package = ("sonde", *path.relative_to(ROOT).parent.parts)
     for node in ast.walk(tree):
@@ -206,10 +216,10 @@ def reached(graph: dict[str, set[str]], start: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_only_the_standard_library(path: Path) -> None:
+def test_only_the_standard_library() -> None:
     foreign = [
         f"{name(path)}:{line}: imports {target}"
+        for path in FILES
         for target, line, outer in imports(path)
         if (top := target.split(".")[0]) != "sonde" and top not in sys.stdlib_module_names
         if outer or top not in EXTRAS.get(name(path), ())
@@ -218,48 +228,46 @@ def test_only_the_standard_library(path: Path) -> None:
     assert not foreign
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_few_modules_know_ctypes(path: Path) -> None:
-    if name(path) not in CTYPES_HOMES:
-        assert not [line for target, line, _ in imports(path) if target.split(".")[0] in ("ctypes", "_ctypes")]
+def test_few_modules_know_ctypes() -> None:
+    assert not [f"{name(path)}:{line}" for path in FILES if name(path) not in CTYPES_HOMES
+                for target, line, _ in imports(path) if target.split(".")[0] in ("ctypes", "_ctypes")]
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_heavy_modules_are_imported_where_they_are_used(path: Path) -> None:
+def test_heavy_modules_are_imported_where_they_are_used() -> None:
     heavy = [
         f"{name(path)}:{line}: imports {target} at module level"
+        for path in FILES
         for target, line, outer in imports(path)
         if outer and target.split(".")[0] in HEAVY - WHEN_ASKED.get(name(path), set())
     ]
     assert not heavy
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if name(path).startswith(RUN_ROOMS)], ids=name)
-def test_a_run_imports_none_of_the_dear_modules(path: Path) -> None:
+def test_a_run_imports_none_of_the_dear_modules() -> None:
     """Where only annotations need them, under TYPE_CHECKING; else base/fast_stdlib has what a run needs of them."""
-    dear = [target for target, _, outer in imports(path) if outer and target.split(".")[0] in DEAR]
-    assert bool(dear) == (name(path) in FEW_RUNS), dear
+    dear = {name(path) for path in FILES if name(path).startswith(RUN_ROOMS)
+            for target, _, outer in imports(path) if outer and target.split(".")[0] in DEAR}
+    assert dear == {file for file in FEW_RUNS if file.startswith(RUN_ROOMS)}
 
 
-def asked_architectures(code: str) -> list[int]:
+def asked_architectures(tree: ast.AST) -> list[int]:
     """Lines in which something is compared with an architecture's name."""
-    return [node.lineno for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Compare)
+    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Compare)
             and any(isinstance(part, ast.Constant) and part.value in ARCHES for part in ast.walk(node))]
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_no_file_asks_which_architecture_it_is(path: Path) -> None:
+def test_no_file_asks_which_architecture_it_is() -> None:
     """What differs stands in its row (sonde.arch), which is asked instead."""
-    assert not asked_architectures(path.read_text())
+    assert not [f"{name(path)}:{line}" for path in FILES for line in asked_architectures(parse(path))]
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_files_fit_a_sitting(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST
+def test_files_fit_a_sitting() -> None:
+    assert not [name(path) for path in FILES if len(path.read_text().splitlines()) > LONGEST]
 
 
 def test_a_question_for_the_architecture_is_caught() -> None:
-    assert asked_architectures('x = 1\nif arch == "x86_64" or row.name in ("aarch64",):\n    pass\n') == [2, 2]
+    assert asked_architectures(ast.parse(
+        'x = 1\nif arch == "x86_64" or row.name in ("aarch64",):\n    pass\n')) == [2, 2]
 
 
 def test_the_rules_catch_what_they_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
