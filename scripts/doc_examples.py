@@ -102,6 +102,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "ppid": "begin { print(ppid); print(ppid(curtask)); }",
     "probe": "kprobe:vfs_* { @[probe] = count(); }",
     "probetype": 'begin { print(probetype); }',
+    "proctitle": "profile:hz:99 { @[pid, proctitle] = count(); }",
     "pytask": "tracepoint:syscalls:sys_enter_sendto { @sent[pytask] = count(); }",
     "pytask_id": "tracepoint:syscalls:sys_enter_sendto /pytask != \"\"/ { @[pytask_id, pytask] = count(); }",
     "syscall_id": "tracepoint:sched:sched_switch /syscall_id >= 0/ { @[comm, syscall_name(syscall_id)] = count(); }",

@@ -52,5 +52,6 @@ def command_scripts() -> dict[str, str]:
         "pygil": pygil.build_script({}, "pid == 1", "process 1", 0, 0),
         "pygil --holds": pygil.build_script({}, "pid == 1", "process 1", 1 << 12, 5),
         "pyloop": pyloop.build_script({}, "pid == 1", "libc", 5),
+        "pyloop --follow": pyloop.build_script({}, "in_family", "libc", 0, True),
         "packets -S": packets.build_script({"summary": "true"}, []),
     }

@@ -102,9 +102,12 @@ def test_cpid_is_the_process_of_p(parent: int) -> None:
 
 @pytest.mark.parametrize("kind", ["--on-cpu", "--off-cpu"])
 def test_a_flame_graph_of_a_parent_shows_all_workers(kind: str, parent: int) -> None:
-    done = run_sonde("flame", kind, "-p", str(parent), "--follow", "--by-process", "-f", "folded", "2")
+    done = run_sonde("flame", kind, "-p", str(parent), "--follow", "--by-process", "--by-role", "-f", "folded", "2")
     assert done.returncode == 0 and "not traced" not in done.stderr, done.stderr
-    heads = {tuple(line.split(";")[:2]) for line in done.stdout.splitlines()}
+    split = [line.split(";") for line in done.stdout.splitlines()]
+    heads = {(name, pid) for _, name, pid, *_ in split}
+    roles = {role for role, name, *_ in split if name in NAMES and role != name}  # which it is while it has no memory
+    assert len(roles) == 1 and re.match(rf"{re.escape(sys.executable)} -S -c .* \(forked\)$", roles.pop())
     own = {Path(path).name for path in (sys.executable, os.path.realpath(sys.executable))}
     assert NAMES <= {name for name, _ in heads} <= NAMES | own
     workers = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 FAMILIES = {
     "tasks": "pid tid uid gid username comm ppid pcomm leader_tid leader_comm curtask in_family cgroup "
              "syscall_id syscall_arg0 net_ns",
+    "processes": "proctitle",
     "groups": "container pod service",
     "events": "args arg0 retval results ctx func probe probetype usermode",
     "machine": "cpu ncpus numaid rand config cpid has_cpid",

@@ -16,7 +16,7 @@ from sonde.semantics.nodes import walk_nodes
 from sonde.semantics.script_options import Options
 from sonde.source import Source
 
-REMARKS = ("Tracing", "No thread", "Counting", "%s. Ctrl-C", "\n", "%lld call%s did not return\n")
+REMARKS = ("Tracing", "No thread", "No event loop", "Counting", "%s. Ctrl-C", "\n", "%lld call%s did not return\n")
 OF_MAPS = ("ucalls", "uobjnew", "argdist", "tcpsubnet", "packets -S", "pygil")  # print maps, which have types
 
 

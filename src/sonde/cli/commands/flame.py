@@ -34,14 +34,16 @@ OPTIONS
   --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
   --chain           the same, and over that what had woken the waker, and so on: four wakers at most
   --by-process      a frame for each process, with its number, over the name: which worker of --follow is which
+  --by-role         a frame for each role, under the name: master, worker, what else a server or a pool of processes
+                    consists of
   --no-python       without the frames of Python functions: those of the interpreter itself instead
   --diff BEFORE     draw AFTER, coloured by what has changed since BEFORE; two files of folded stacks
 
 COLUMNS
   @[COMM, REASON, USTACK]            nanoseconds that goroutines waited
   @[COMM, USTACK, KSTACK, PYSTACK]   samples of each stack, or nanoseconds off the CPU; with --by-process PID stands
-                                     after COMM, and with --off-wake and --chain KSTACK, USTACK, COMM of each waker at
-                                     the end
+                                     after COMM, with --by-role ROLE before it, and with --off-wake and --chain KSTACK,
+                                     USTACK, COMM of each waker at the end
 
 EXAMPLE
   # sonde flame -f folded -c ./busy
@@ -63,6 +65,11 @@ NOTES
   A goroutine waits from runtime.gopark() until it runs again, or the tracing ends. What it waits for is over the name
   of the thread ("waiting" in versions of Go other than 1.19 and 1.27). Goroutines that wait already when the tracing
   begins are seen from their next wait on; blocking system calls are not waits of this kind.
+
+  A role is what a process calls itself by setproctitle() ("gunicorn: worker [shop:app]"), or what it is to Python's
+  multiprocessing or joblib ("multiprocessing worker", "multiprocessing resource tracker"), else its arguments, with
+  "(forked)" behind them if its parent runs the same program. It is read at each sample or wait: what a process does
+  before it has that title stands under its arguments, and under its name if they cannot be read, as just after a fork.
 
   Python functions (CPython 3.11 to 3.14, x86_64, Linux 5.17) take the place of the interpreter's frames.
   Of what they call in C all is shown where it can be unwound, else the innermost function.

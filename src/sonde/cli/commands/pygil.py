@@ -25,6 +25,7 @@ OPTIONS
   --holds       also how long each single hold lasts: see NOTES for what that costs
 
 COLUMNS
+  @role[TID]                             with --follow: what the thread's process is for, see sonde flame --help
   @wait_us[TID, COMM]                    histogram of how long each wait for the lock took, in microseconds
   @waited_us[TID, COMM, PYSTACK]         microseconds that a thread waited, by what it was to go on with
   @held_us[TID, COMM, STATE]             microseconds that a thread held it: running, asleep, or "no CPU": another
@@ -77,6 +78,7 @@ NOTES
 
 _SCRIPT = """\
 config = { print_maps_on_exit = false; max_map_keys = 16384 }
+DECLARE_ROLES
 let @wait = lruhash(max_threads);
 let @where = lruhash(max_threads);
 let @waiting = lruhash(max_threads);
@@ -109,6 +111,7 @@ tracepoint:syscalls:sys_enter_futex /TRACED && ((args.op & 127) == 0 || (args.op
     if (!has_key(@wait, tid)) {
       @wait[tid] = (nsecs, nsecs, switches($gil));
       @where[tid] = (tid, comm, pystack);
+      NOTE_ROLE
     }
     @waiting[tid] = $gil;
     @waiters[pid]++;
@@ -159,6 +162,7 @@ profile:hz:99 /TRACED/ {
   $gil = pygil;
   if ($gil != 0 && is_mine($gil)) {
     @cpython = 1;
+    KEEP_ROLE
     @held_us[tid, comm, "running"] = sum(10101);
     if (@waiters[pid] > 0) { @blocking_us[tid, comm, "running", pystack] = sum(10101); }
   }
@@ -170,6 +174,7 @@ end {
     end_wait($each.0, $wait, @where, @wait_us, @waited_us);
   }
   if (@cpython == 0) { printf("No thread with the GIL of a CPython was seen.\\n"); }
+  PRINT_ROLES
   print(@wait_us);
   PRINT_HOLDS
   print(@held_us);
@@ -199,15 +204,17 @@ def main(parsed: Parsed) -> int:
             raise UsageError(f"process {subject.process.pid} runs without glibc: what its threads wait on is not known")
         lock = subject.python.find_lock() if "holds" in parsed.named else 0
     elif "holds" in parsed.named:
-        raise UsageError("--holds needs a process that runs (-p PID), to know where its lock lies")
+        raise UsageError("--holds needs a process that runs Python already (-p PID), to know where its lock lies")
     text = build_script(parsed.named, subject.condition, "the command" if subject.is_child else
-                        f"process {subject.process.pid}", lock, parsed.seconds)
+                        f"process {subject.process.pid}", lock, parsed.seconds, subject.follows)
     return subject.trace("pygil", text)
 
 
-def build_script(named: dict[str, str], traced: str, subject: str, lock: int, seconds: int) -> str:
+def build_script(named: dict[str, str], traced: str, subject: str, lock: int, seconds: int,
+                 follows: bool = False) -> str:
     """The program for the ``subject``, the processes of which the condition ``traced`` is true; for --holds with the
     address of the ``lock``."""
+    from .python_commands import note_roles
     top = number_option(named, "top", 10)
     text = _SCRIPT + (f"interval:s:{seconds} {{ exit(); }}\n" if seconds else "")
     for name, value in (
@@ -216,4 +223,4 @@ def build_script(named: dict[str, str], traced: str, subject: str, lock: int, se
             ("SUBJECT", subject), ("HOLDER", str(py.GIL_HOLDER)), ("LOCKED", str(py.GIL_LOCKED)),
             ("SWITCHES", str(py.GIL_SWITCHES)), ("WAITING", str(py.GIL_WAITING)), ("SIZE", str(py.GIL_SIZE))):
         text = text.replace(name, value)
-    return text
+    return note_roles(text, follows)

@@ -34,6 +34,7 @@ COLUMNS
   CALL      the system call that the thread slept in, or -
   TASK      the task of asyncio's that ran then, or -
   STACK     the functions of Python that ran then
+  @role[TID]                   with --follow: what the loop's process is for, see sonde flame --help
   @iteration_us[TID]           histogram of how long the iterations took, in microseconds
   @stalled_ms[CAUSE, TASK]     milliseconds that stalls took, together
 
@@ -84,6 +85,7 @@ NOTES
 """
 _MAPS = """\
 config = { print_maps_on_exit = false; max_map_keys = 16384 }
+DECLARE_ROLES
 let @start = hash(max_threads);
 let @off = lruhash(max_threads);
 let @what = lruhash(max_threads);
@@ -137,7 +139,10 @@ _SCRIPT = """\
 tracepoint:syscalls:sys_exit_epoll_wait, tracepoint:syscalls:sys_exit_epoll_pwait,
 tracepoint:syscalls:sys_exit_epoll_pwait2 /TRACED/ {
   $start = @start[tid];
-  if ($start == 0 && (has_key(@start, tid) || pythread != 0)) { @start[tid] += nsecs; }
+  if ($start == 0 && (has_key(@start, tid) || pythread != 0)) {
+    NOTE_ROLE
+    @start[tid] += nsecs;
+  }
 }
 
 tracepoint:syscalls:sys_enter_epoll_wait, tracepoint:syscalls:sys_enter_epoll_pwait,
@@ -160,6 +165,7 @@ profile:hz:HERTZ /TRACED/ {
     $count = @samples[tid, $start, $line];
     $most = @sample[tid];
     if ($most.0 != $start || $count >= $most.3) { @sample[tid] = ($start, pytask, pystack, $count); }
+    KEEP_ROLE
   }
 }
 
@@ -195,6 +201,8 @@ FOLD_EACH  }
     if ($start != 0 && $ns >= LEAST) {
 REPORT_EACH    }
   }
+  if (len(@start) == 0 && len(@iteration_us) == 0) { printf("NO_LOOP\\n"); }
+  PRINT_ROLES
   print(@iteration_us);
   print(@stalled_ms);
 }
@@ -203,6 +211,7 @@ _DNS = """\
 uprobe:LIBRARY:getaddrinfo /exists("uprobe:LIBRARY:getaddrinfo") && TRACED/ { @resolves[tid] = true; }
 uretprobe:LIBRARY:getaddrinfo /exists("uprobe:LIBRARY:getaddrinfo") && TRACED/ { delete(@resolves, tid); }
 """
+_NO_LOOP = "No event loop was seen: no thread of CPython's returned from epoll_wait()."
 _FUTEX = 202  # the system call, on x86_64: syscall_id is for that only
 
 
@@ -211,11 +220,13 @@ def main(parsed: Parsed) -> int:
     from .python_commands import Subject
     subject = Subject("pyloop", parsed)
     library = subject.python.c_library if subject.python is not None else "libc"
-    return subject.trace("pyloop", build_script(parsed.named, subject.condition, library, parsed.seconds))
+    text = build_script(parsed.named, subject.condition, library, parsed.seconds, subject.follows)
+    return subject.trace("pyloop", text)
 
 
-def build_script(named: dict[str, str], traced: str, library: str, seconds: int) -> str:
+def build_script(named: dict[str, str], traced: str, library: str, seconds: int, follows: bool = False) -> str:
     """The program for processes of which the condition ``traced`` is true, and for their C ``library``."""
+    from .python_commands import note_roles
     least, hertz = number_option(named, "least", 50, 3600000), number_option(named, "frequency", 99, 20000)
     text = _MAPS + _SCRIPT + (f"interval:s:{seconds} {{ exit(); }}\n" if seconds else "")
     name = library if library == "libc" else quote_string(library)
@@ -224,7 +235,7 @@ def build_script(named: dict[str, str], traced: str, library: str, seconds: int)
             ("FOLD_NEXT", _FOLD.replace("KEY", "args.next_pid")), ("FOLD_EACH", _FOLD.replace("KEY", "$each.0")),
             ("REPORT_HERE", _REPORT.replace("HEAD", _HEAD).replace("THREAD", "tid")),
             ("REPORT_EACH", _REPORT.replace("HEAD", _HEAD).replace("THREAD", "$each.0")),
-            ("TRACED", traced), ("LEAST", str(least * 1000000)), ("HERTZ", str(hertz)),
+            ("NO_LOOP", _NO_LOOP), ("TRACED", traced), ("LEAST", str(least * 1000000)), ("HERTZ", str(hertz)),
             ("GIL_SIZE", str(py.GIL_SIZE)), ("FUTEX", str(_FUTEX))):
         text = text.replace(word, value)
-    return text
+    return note_roles(text, follows)

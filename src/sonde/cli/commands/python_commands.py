@@ -28,12 +28,21 @@ class Subject:
         self.is_child = isinstance(process, Child)
         self.python: PythonProcess | None = None
         if not self.is_child:
-            from ...kernel.names.python_process import PythonProcess
-            self.python = PythonProcess(process.pid)
+            self.python = self._find_python(process.pid)
         from .runtimes import seconds_of
         self.words = parsed.words[1:] + parsed.rest
         seconds_of(name, self.words)
         parsed.seconds = requests.seconds_of(self.words)
+
+    def _find_python(self, pid: int) -> PythonProcess | None:
+        """That of a process; None with --follow if it runs none itself, but perhaps what it starts does."""
+        from ...kernel.names.python_process import PythonProcess
+        try:
+            return PythonProcess(pid)
+        except UsageError:
+            if self.follows:
+                return None
+            raise
 
     @property
     def condition(self) -> str:
@@ -61,3 +70,13 @@ def traced_condition(pid: int, is_child: bool, follows: bool) -> str:
     to run the command: @begun is 1 from then on."""
     own = f"(pid == {pid} && @begun == 1)" if is_child else f"pid == {pid}"
     return f"({own} || in_family)" if follows else own
+
+
+def note_roles(text: str, follows: bool) -> str:
+    """The script ``text`` with statements in the place of the words below: with --follow @role says what the process of
+    each thread is for, as of the thread's last sample, since a process may name itself late."""
+    words = {"DECLARE_ROLES": "let @role = lruhash(max_threads);", "KEEP_ROLE": "@role[tid] = role();",
+             "NOTE_ROLE": "if (!has_key(@role, tid)) { @role[tid] = role(); }", "PRINT_ROLES": "print(@role);"}
+    for word, statement in words.items():
+        text = text.replace(word, statement if follows else "")
+    return text
