@@ -33,7 +33,7 @@ NOT_HERE = {
     r"sonde ttysnoop 2": "no such terminal; tests/live/test_tools_contents.py traces one of its own",
     r"sonde agent --stdio": "what it reads is frames; tests/live/test_fleet.py has it as a child",
     r"sonde v\d": "what sonde --version prints",
-    r"sonde py(gil|loop) ": "no such programs; tests/live/test_pygil.py and tests/live/test_pyloop.py have them",
+    r"sonde py(gil|loop|tasks) ": "no such programs; test_pygil.py, test_pyloop.py and test_pytasks.py have them",
     r"sonde packets ": "no such packets; tests/live/test_packet_ways.py sends them, in namespaces of its own",
     r"make test": "this is what is running",
     r"make demo": "tests/live/test_pyz.py runs scripts/demo.py",

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.skipif(os.uname().machine != "x86_64", reason="pytask 
 
 PAGE = "docs/python-tasks.md"
 SOURCE = (ROOT / PAGE).read_text().partition("```python\n")[2].partition("```")[0]
-LOOP, BLOCKED, SENT = [shown.text for shown in shown_commands(PAGE)]
+LOOP, BLOCKED, SENT, WAITED, TASKS = [shown.text for shown in shown_commands(PAGE)]
 CLIENT = """
 import socket, sys, time
 with socket.socket(socket.AF_UNIX) as peer:
@@ -73,3 +73,12 @@ def test_the_line_that_stops_it(service: int) -> None:
 def test_what_each_task_sends(service: int) -> None:
     sent = dict(re.findall(r"^@sent\[(.*)\]: (\d+)$", answer(SENT, service), re.M))
     assert any(re.fullmatch(r"Task-\d+", name) for name in sent) and "report" not in sent, sent
+
+
+def test_what_the_tasks_wait_for(service: int) -> None:
+    done = run_sonde(*shlex.split(WAITED.replace("4242", str(service)))[1:])  # tasks that change may be left out
+    stacks = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines() if line[:1] != "#")
+    ready = [int(stacks[stack]) for stack in stacks if stack.startswith("serve ") and stack.endswith("for the loop]")]
+    assert sum(ready) > 0 and any(stack.startswith("report (shop.py:17);sleep") for stack in stacks), stacks
+    shown = run_sonde(*shlex.split(TASKS.replace("4242", str(service)))[1:]).stdout
+    assert f"Event loop of thread {service}: " in shown and re.search(r"^Task-1 +waits +>\d", shown, re.M), shown

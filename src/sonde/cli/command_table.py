@@ -18,6 +18,7 @@ COMMANDS = {
     "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
     "pygil": "pygil [--holds] -p PID [SECONDS]",
     "pyloop": "pyloop [-m MS] -p PID [SECONDS]",
+    "pytasks": "pytasks [--flame] -p PID [SECONDS]",
     "packets": "packets [--drops] [-t] [-k] [-S] [-w FILE] [-d SECONDS] [FILTER]",
     "ucalls": "ucalls [-l LANGUAGE] [-L] [-S] PID [SECONDS]",
     "uflow": "uflow [-l LANGUAGE] [-M METHOD] [-C CLASS] PID",
@@ -44,7 +45,7 @@ COMMANDS = {
 TOPICS = {  # of commands, in the order of ``sonde --help``
     "COMMANDS FOR RUNS": "top serve record replay diff dump cost overhead",
     "COMMANDS THAT TRACE": "flame profile trace argdist packets tcpsubnet",
-    "COMMANDS FOR RUNTIMES OF LANGUAGES": "ucalls uflow ugc uobjnew ustat uthreads pygil pyloop",
+    "COMMANDS FOR RUNTIMES OF LANGUAGES": "ucalls uflow ugc uobjnew ustat uthreads pygil pyloop pytasks",
     "COMMANDS FOR MANY HOSTS, AND OTHER SYSTEMS": "fleet agent mcp export unit",
     "COMMANDS FOR THIS MACHINE, AND HELP": "help man completion tools doctor check symbols lsp version",
 }

@@ -113,7 +113,7 @@ VERSIONS: dict[tuple[int, int], dict[str, int]] = {
     (3, 14): _COMMON | {
         "interpreters": 808, "interp_next": 7272, "interp_threads": 7344, "interp_id": 7280, "thread_id": 152,
         "thread_frame": 72, "thread_status": 32, "frame_owner": 74, "code_bytecode": 208, "code_traceable": 192,
-        "modules": 0, "running_loop": 864, "thread_dict": 0, "holder_loop": 0, "running_task": 872, "task_name": 136,
+        "modules": 7688, "running_loop": 864, "thread_dict": 0, "holder_loop": 0, "running_task": 872, "task_name": 136,
         "gil": 16},
 }
 
@@ -121,7 +121,7 @@ VERSIONS: dict[tuple[int, int], dict[str, int]] = {
 COOKIE, DEBUG_OFFSETS = b"xdebugpy", 512  # how it begins, and bytes of it that are read
 _FREE_THREADED, _INTERPRETERS = 16, 40
 _DEBUG_WORDS = {
-    "interp_id": 56, "interp_next": 64, "interp_threads": 72, "gil": 112,
+    "interp_id": 56, "interp_next": 64, "interp_threads": 72, "modules": 88, "gil": 112,
     "thread_next": 168, "thread_interp": 176, "thread_frame": 184, "thread_id": 192, "thread_status": 216,
     "frame_previous": 232, "frame_code": 240, "frame_instruction": 248, "frame_owner": 264,
     "code_file": 280, "code_name": 296, "code_table": 304, "code_line": 312, "code_bytecode": 344,
@@ -165,7 +165,7 @@ def _word_at(data: bytes, at: int) -> int:
 
 def _words_before(release: tuple[int, int], name: str) -> int:
     gil, thread, code = _MORE_WORDS[release]
-    return {"gil": gil, "thread": thread, "frame": thread, "code": code}.get(name.partition("_")[0], 0)
+    return {"gil": gil, "modules": gil, "thread": thread, "frame": thread, "code": code}.get(name.partition("_")[0], 0)
 
 
 def pack_image(offsets: dict[str, int], runtime: int, code_type: int) -> bytes:

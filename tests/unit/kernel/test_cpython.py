@@ -17,6 +17,7 @@ import pytest
 from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.layouts import cpython as py
+from sonde.layouts.cpython_tasks import TASK_LAYOUTS
 
 HERE = sys.version_info[:2]
 knows_this = pytest.mark.skipif(HERE not in py.VERSIONS or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
@@ -34,7 +35,8 @@ OF_TASKS = {11: {"modules": "PyInterpreterState, modules", "thread_dict": "PyThr
             12: {"modules": "PyInterpreterState, imports.modules", "thread_dict": "PyThreadState, dict"},
             13: {"modules": "PyInterpreterState, imports.modules", "thread_dict": "PyThreadState, dict",
                  "running_loop": "_PyThreadStateImpl, asyncio_running_loop"},
-            14: {"running_loop": "_PyThreadStateImpl, asyncio_running_loop",
+            14: {"modules": "PyInterpreterState, imports.modules",
+                 "running_loop": "_PyThreadStateImpl, asyncio_running_loop",
                  "running_task": "_PyThreadStateImpl, asyncio_running_task"}}
 OF_LOCKS = {"GIL_HOLDER": "struct _gil_runtime_state, last_holder", "GIL_LOCKED": "struct _gil_runtime_state, locked",
             "GIL_SWITCHES": "struct _gil_runtime_state, switch_number",
@@ -44,6 +46,11 @@ OF_OBJECTS = {"TYPE": "PyObject, ob_type", "TYPE_NAME": "PyTypeObject, tp_name",
               "DICT_KEYS": "PyDictObject, ma_keys", "DICT_VALUES": "PyDictObject, ma_values",
               "KEYS_INDEX": "PyDictKeysObject, dk_log2_index_bytes", "KEYS_KIND": "PyDictKeysObject, dk_kind",
               "KEYS_ENTRIES": "PyDictKeysObject, dk_nentries", "KEYS_READ": "PyDictKeysObject, dk_indices"}
+OF_WAITING = {"generator_state": "PyGenObject, gi_frame_state", "generator_frame": "PyGenObject, gi_iframe",
+              "locals": "_PyInterpreterFrame, localsplus", "local_count": "PyCodeObject, co_nlocalsplus",
+              "cached_keys": "PyHeapTypeObject, ht_cached_keys", "tuple_items": "PyTupleObject, ob_item"}
+LISTS = {"thread_tasks": "_PyThreadStateImpl, asyncio_tasks_head",
+         "interp_tasks": "PyInterpreterState, asyncio_tasks_head"}
 BEFORE_13 = {"frame_code": "_PyInterpreterFrame, f_code", "frame_instruction": "_PyInterpreterFrame, prev_instr",
              "thread_frame": "PyThreadState, cframe", "root_cframe": "PyThreadState, root_cframe"}
 FROM_12 = {"thread_status": "PyThreadState, _status", "code_version": "PyCodeObject, co_version"}
@@ -69,6 +76,7 @@ def test_offsets_are_those_of_the_headers(minor: int, folder: Path, tmp_path: Pa
     members = MEMBERS | (BEFORE_13 if minor < 13 else FROM_13) | (FROM_12 if minor > 11 else {})
     members |= OF_TASKS[minor] | OF_OBJECTS | OF_LOCKS
     members |= {"gil": "PyInterpreterState, ceval.gil"} if minor > 11 else {"runtime_gil": "_PyRuntimeState, ceval.gil"}
+    members |= OF_WAITING | (LISTS if minor > 13 else {})
     inner = ["dict", "moduleobject", *(["frame"] if minor < 14 else ["interpframe_structs", "runtime_structs"]),
              *(["tstate"] if minor > 12 else [])]
     lines = [f'printf("{name} %d\\n", (int)offsetof({member}));' for name, member in members.items()]
@@ -87,7 +95,7 @@ def test_offsets_are_those_of_the_headers(minor: int, folder: Path, tmp_path: Pa
     if done.returncode:
         pytest.skip(f"these headers cannot be compiled: {done.stderr[:200]}")
     told = dict(line.split() for line in subprocess.check_output([tmp_path / "run"], text=True).splitlines())
-    known = py.VERSIONS[3, minor]
+    known = py.VERSIONS[3, minor] | TASK_LAYOUTS[3, minor]
     assert {name: int(value) for name, value in told.items()} == \
         {name: getattr(py, name) if name.isupper() else known[name] for name in told}
 

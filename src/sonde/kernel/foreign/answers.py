@@ -18,6 +18,8 @@ from .elf import Elf
 from .function_ends import FunctionReader
 from .gopclntab import Program
 from .opening import MEMBER
+from .process_pages import UnreadableError
+from .python_look import Look, pack_look
 from .symbol_table import JitMapTable
 from .types_by_wire import pack_type
 from .unwind_rows import pack_rows
@@ -26,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...base.json_checks import Json
     from ...spec import UserPlace
+    from .python_task_lists import Modules
 
 
 _NARROW = "the debug information of 32-bit programs is not read for arguments"
@@ -42,6 +45,7 @@ class Subject:
         self._frames: UnwindTable | None = None
         self._functions: FunctionReader | None = None
         self.jit: JitMapTable | None = None
+        self.modules: Modules = {}  # of a Python process
 
     @property
     def elf(self) -> Elf:
@@ -129,6 +133,15 @@ def jit_around(subject: Subject, address: int) -> Json:
 
 def memory_words(subject: Subject, addresses: list[int]) -> Json:
     return [_word_of_memory(subject, address) for address in addresses]
+
+
+def python_tasks(subject: Subject, words: dict[str, int], major: int, minor: int) -> Json:
+    look = Look(subject.descriptors[0], words, (major, minor), subject.modules)
+    try:
+        look.take()
+    except UnreadableError:
+        raise MachineError("its interpreter cannot be read: it is just starting, ending, or changing") from None
+    return pack_look(look)
 
 
 def _word_of_memory(subject: Subject, address: int) -> int:

@@ -125,6 +125,13 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("indirect_functions", [(str, int)]),  # name, address of the resolver
     ReaderQuestion("indirect_slots", [(int, int, str)]),  # see indirect.Slot
     ReaderQuestion("memory_words", [int], 0.25),
+    # of a process: libraries that have tasks; threads that run a loop: (number, loop); texts; frames: (function,
+    # file, line), the first two as numbers of texts; tasks: address, name, whether it has one of its own, loop, state,
+    # what it awaits, what is another for another wait, frames, tasks that it waits for; what was left out (see
+    # Look), and the CPU time in us
+    ReaderQuestion("python_tasks", ([str], [(int, int)], [str], [(int, int, int)],
+                                    [(int, int, bool, int, _word_of("waits", "ready", "runs"), int, int, [int], [int])],
+                                    (int, int, int, int, bool, bool, int)), 4.0, 400 << 20),
     ReaderQuestion("needed", ([str], [str])),
     ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
     ReaderQuestion("go_version", str),

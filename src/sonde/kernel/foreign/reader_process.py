@@ -52,7 +52,9 @@ def _send_answer(connection: socket, answer: JsonObject) -> None:
 
 
 def _preload_modules(dwarf: bool) -> None:
-    import encodings.punycode  # noqa: F401  # of Rust's names
+    import encodings.punycode  # of Rust's names
+    import encodings.utf_16_le  # of Python's objects
+    import encodings.utf_32_le  # noqa: F401
     import lzma  # noqa: F401
 
     find_arch_of_elf(-1)  # reads them all

@@ -6,7 +6,7 @@ from ...errors import MachineError, UsageError
 from ...layouts import cpython
 from ..foreign.process_memory import read_words
 from . import pythons
-from .user_symbols import read_maps
+from .user_symbols import Mapping, read_maps
 
 # Beginnings of the names of files that other implementations map.
 _GLIBC, _MUSL = ("libc.so.6", "libc-2"), ("ld-musl", "libc.musl")
@@ -21,6 +21,7 @@ class PythonProcess:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         image, self.c_library, self.has_glibc = b"", "", False
+        self._mapping: Mapping | None = None
         interpreters = pythons.Interpreters()
         mappings = read_maps(pid)
         for mapping in mappings:
@@ -34,6 +35,7 @@ class PythonProcess:
             if mapping.path and pythons.may_hold_python(mapping.name) and not image:
                 try:
                     image = interpreters.find_image(pid, mapping) or b""
+                    self._mapping = mapping
                 except MachineError as problem:
                     raise UsageError(f"Python of process {pid} ({mapping.name}): {problem.message}") from None
         if not image:
@@ -41,6 +43,10 @@ class PythonProcess:
                 "shows none of its files: it is gone, the kernel's, or another user's"
             raise UsageError(f"process {pid} {reason}")
         self.words = {name: int.from_bytes(image[at:at + 8], "little") for name, at in cpython.OFFSET.items()}
+
+    def find_release(self) -> tuple[int, int]:
+        """Its major and minor version. MachineError."""
+        return pythons.find_release(self.pid, self._mapping) if self._mapping is not None else (0, 0)
 
     def find_lock(self) -> int:
         """The address of the GIL of its first interpreter; MachineError if it cannot be read."""

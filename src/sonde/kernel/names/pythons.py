@@ -60,6 +60,12 @@ class Interpreters:
         return self._known[file.stamp]
 
 
+def find_release(pid: int, mapping: Mapping) -> tuple[int, int]:
+    """Major and minor version of the interpreter in a mapped file; (0, 0) if there is none. MachineError."""
+    interpreter = _open_mapped(pid, mapping).find_interpreter()
+    return (interpreter[0] >> 24, interpreter[0] >> 16 & 0xFF) if interpreter is not None else (0, 0)
+
+
 def _open_mapped(pid: int, mapping: Mapping) -> files.ElfFile:
     try:
         return files.open_elf(mapping.path)
