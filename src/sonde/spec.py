@@ -583,6 +583,7 @@ class ScriptSpec(Record):
     # (kind, name) of the containers, pods and services that are asked for; the name "" is any
     groups: list[tuple[str, str]] = []
     calls: list[CountedCalls] = []
+    asks_for_processes: bool = False  # it tells processes apart; not known without -c
     locator: Locator | None = None  # fills CURRENT; None: there is no such map, or nobody has asked the kernel yet
 
     def find_map(self, name: str) -> MapSpec:

@@ -276,7 +276,7 @@ def _trace_script(parsed: Parsed) -> int:
         return 0
     if options.cpid and not parsed.tool and not parsed.has("quiet"):
         from .commands.narrowing import command_remark
-        if remark := command_remark(source, options, trace.spec):
+        if remark := command_remark(options, trace.spec):
             print_to_stderr(remark)
     if parsed.get("mode") == "compiler-bench":
         from .tests_and_benchmarks import benchmark_compiler

@@ -46,7 +46,8 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
         from .kprobe_sessions import pair_sessions
         specs = pair_sessions(specs, world)
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
-                      list(checked.diagnostics.items), describe_gate(checked, unit.probes), unit.groups, calls)
+                      list(checked.diagnostics.items), describe_gate(checked, unit.probes), unit.groups, calls,
+                      checked.asks_for_processes)
 
 
 def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Plan]]) -> list[tuple[CheckedProbe, Plan]]:

@@ -98,7 +98,7 @@ def compile_or_recall(source: Source, options: Options) -> ScriptSpec:
         witness = RecordingWorld(live_world())
         spec, looked = _compile_source(source, options, witness)
         if key and not looked and script_key(source, options) == key:
-            keep_compiled(key, spec, witness)
+            keep_compiled(key, spec, options, witness)
     return spec
 
 

@@ -93,9 +93,9 @@ class RecordingWorld:
 
 def script_key(source: Source, options: Options) -> bytes:
     """Everything that compiling a script depends on and that is cheap to read; b"" if the result must not be stored: it
-    is for the process of -c, or uses lists of functions or types other than the kernel's."""
+    uses lists of functions or types other than the kernel's. Of the process of -c, only whether there is one."""
     boot = _read("/proc/sys/kernel/random/boot_id")
-    if boot is None or options.cpid or places.traceable_functions or not os.path.exists(places.OWN_BTF):
+    if boot is None or places.traceable_functions or not os.path.exists(places.OWN_BTF):
         return b""
     try:
         modules = sorted([(entry.name, entry.inode()) for entry in os.scandir("/sys/module")])
@@ -103,7 +103,8 @@ def script_key(source: Source, options: Options) -> bytes:
         return b""
     machine = [boot, *os.uname(), syscalls.effective_capabilities(), modules,
                *[_identify(path) for path in ("/proc/self/ns/pid", "/proc/self/ns/mnt", *_LISTS)]]
-    return marshal.dumps([package_identity(), machine, *source.values(), *options.values()], FORM)
+    wanted = [bool(value) if name == "cpid" else value for name, value in zip(options._fields, options.values())]
+    return marshal.dumps([package_identity(), machine, *source.values(), *wanted], FORM)
 
 
 def load_compiled(key: bytes) -> ScriptSpec | None:
@@ -118,11 +119,12 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
     return unpack_spec(packed)
 
 
-def keep_compiled(key: bytes, spec: ScriptSpec, witness: RecordingWorld) -> None:
-    """Store a spec for the next start, if possible."""
+def keep_compiled(key: bytes, spec: ScriptSpec, options: Options, witness: RecordingWorld) -> None:
+    """Store a spec for the next start, if possible: a probe that is only for the process of -c names it."""
     from ..layouts.shared_maps import CURRENT
     from .spec_codec import NotPlainError, pack_spec
-    if not witness.lasting:
+    if not witness.lasting or options.cpid and any(
+            point.pid == options.cpid for program in spec.programs for point in program.attach):
         return
     for map in spec.maps:
         if map.name == CURRENT:

@@ -33,6 +33,7 @@ from .macros import expand_macros
 from .naming import name_keys, what_end_does
 from .nodes import Tree, walk_nodes
 from .probe_facts import gather_facts
+from .process_questions import asks_for_processes
 from .script_options import Options
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
@@ -52,6 +53,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
 
     Raises :class:`~sonde.errors.CompileError` with every finding.
     """
+    asks = bool(options.cpid) and asks_for_processes(script)
     matches_calls = any(isinstance(node, Call) and node.name in MATCHING for node in walk_nodes(script.clauses))
     context, findings = annotate_script(script, world, options, diagnostics, language)
     programs = context.programs
@@ -85,8 +87,8 @@ def check_script(script: Script, source: Source, world: World, options: Options,
         report_forged([*[probe.trees for probe in probes], *[function.body for function in script.functions]],
                       script.definitions, diagnostics)
         diagnostics.raise_if_errors()
-    return CheckedScript(source, probes, maps, context.config, options,
-                         diagnostics, matches_calls)
+    return CheckedScript(source, probes, maps, context.config, options, diagnostics,
+                         asks, matches_calls)
 
 
 def annotate_script(script: Script, world: World, options: Options, diagnostics: Diagnostics,

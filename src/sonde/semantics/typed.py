@@ -125,4 +125,5 @@ class CheckedScript(Record):
     config: Config
     options: Options
     diagnostics: Diagnostics  # warnings
+    asks_for_processes: bool = False  # it tells processes apart; not known without -c
     matches_calls: bool = False  # it matches calls of functions and their returns itself, by the library's macros

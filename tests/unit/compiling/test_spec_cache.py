@@ -115,8 +115,8 @@ def test_every_option_is_in_the_key() -> None:
         assert script_key(Source("stdin", ""), changed) != script_key(Source("stdin", ""), plain), name
 
 
-def test_a_script_for_the_process_of_c_is_not_kept() -> None:
-    assert key_of(cpid=4) == b""
+def test_of_the_process_of_c_counts_only_that_there_is_one() -> None:
+    assert key_of(cpid=4) == key_of(cpid=5) != key_of()
 
 
 def test_another_boot_other_modules_and_other_rights_have_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def witness_of(tracefs: Path) -> RecordingWorld:
 def test_a_kept_spec_is_found_until_the_format_changes(tracefs: Path) -> None:
     spec, key = spec_of(SCRIPT), key_of()
     assert load_compiled(key) is None
-    keep_compiled(key, spec, witness_of(tracefs))
+    keep_compiled(key, spec, Options(), witness_of(tracefs))
     found = load_compiled(key)
     assert found is not None and pack_spec(found) == pack_spec(spec)
     (tracefs / "events/a/b/format").write_text("second")
@@ -208,7 +208,7 @@ def test_a_kept_spec_is_found_until_the_format_changes(tracefs: Path) -> None:
 def test_an_event_that_was_missing_and_is_there_now_is_a_miss(tracefs: Path) -> None:
     format = tracefs / "events/a/b/format"
     format.unlink()
-    keep_compiled(key_of(), spec_of(SCRIPT), witness_of(tracefs))
+    keep_compiled(key_of(), spec_of(SCRIPT), Options(), witness_of(tracefs))
     assert load_compiled(key_of()) is not None
     format.write_text("now")
     assert load_compiled(key_of()) is None
@@ -217,13 +217,23 @@ def test_an_event_that_was_missing_and_is_there_now_is_a_miss(tracefs: Path) -> 
 def test_what_does_not_last_is_not_written(tracefs: Path) -> None:
     witness = witness_of(tracefs)
     _ = witness.user_functions
-    keep_compiled(key_of(), spec_of(SCRIPT), witness)
+    keep_compiled(key_of(), spec_of(SCRIPT), Options(), witness)
     assert load_compiled(key_of()) is None
+
+
+def test_a_probe_for_the_process_of_c_alone_is_not_written(tracefs: Path) -> None:
+    options, text = Options(cpid=77), "profile:hz:99 { @ = count(); }"
+    spec = compile(text, options, world())
+    keep_compiled(key_of(text, cpid=77), spec, options, witness_of(tracefs))
+    assert load_compiled(key_of(text, cpid=78)) is None
+    keep_compiled(key_of(cpid=77), compile(SCRIPT, options, world()), options, witness_of(tracefs))
+    found = load_compiled(key_of(cpid=78))
+    assert found is not None and not found.asks_for_processes
 
 
 def test_a_key_of_the_same_name_and_a_damaged_file_are_misses(tracefs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec_cache, "_file_name", lambda key: "spec-same")
-    keep_compiled(key_of(), spec_of(SCRIPT), witness_of(tracefs))
+    keep_compiled(key_of(), spec_of(SCRIPT), Options(), witness_of(tracefs))
     assert load_compiled(key_of(SCRIPT + " ")) is None and load_compiled(key_of()) is not None
     file = tracefs / "cache" / "sonde" / "spec-same"
     data = file.read_bytes()
@@ -267,7 +277,7 @@ def test_a_spec_with_a_filter_is_kept_as_long_as_libpcap_makes_the_same_of_it(
     witness = RecordingWorld(SimpleNamespace(packet_filter=lambda expression, link: made[link]))
     for link in made:
         witness.packet_filter("port http", link)
-    keep_compiled(b"key", spec_of(SCRIPT), witness)
+    keep_compiled(b"key", spec_of(SCRIPT), Options(), witness)
     assert witness.lasting and load_compiled(b"key") is not None
     made["ip"] = ClassicFilter([(6, 0, 0, 3)])
     assert load_compiled(b"key") is None

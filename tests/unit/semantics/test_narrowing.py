@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sonde.cli.commands.narrowing import REMARK, command_remark
+from sonde.language.diagnostics import Diagnostics
+from sonde.language.parser import parse_script
+from sonde.semantics.process_questions import asks_for_processes
 from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import Attach, Config, ProgramSpec, ScriptSpec
@@ -13,8 +16,10 @@ from sonde.spec import Attach, Config, ProgramSpec, ScriptSpec
 def remark(text: str, kind: str = "tracepoint", pid: int = 0, **options: object) -> str:
     """The remark about a script one of whose programs has an attach point of this kind."""
     points = [Attach("interval", "interval"), Attach(kind, kind, pid=pid)]
-    spec = ScriptSpec([ProgramSpec("p", "raw_tracepoint", b"", points)], [], [], [], [], [], Config())
-    return command_remark(Source("stdin", text), Options(**{"cpid": 77, **options}), spec)
+    asks = asks_for_processes(parse_script(Source("stdin", text), Diagnostics(), []))
+    spec = ScriptSpec([ProgramSpec("p", "raw_tracepoint", b"", points)], [], [], [], [], [], Config(),
+                      asks_for_processes=asks)
+    return command_remark(Options(**{"cpid": 77, **options}), spec)
 
 
 @pytest.mark.parametrize("text", [
