@@ -4,6 +4,8 @@
 #                (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde_tracer-*.whl
+# make deb       dist/sonde_*_all.deb: a Debian package (dpkg-deb)
+# make image     a container image from that package (podman)
 # make docs      the book as a site, in build/site; a link that leads nowhere fails
 # make test      style, types, and every test tier that this machine can run (about 30 minutes on two CPUs, 36 beside
 #                other load; 1.7 GB)
@@ -22,7 +24,7 @@ STAMP := $(VENV)/.stamp
 PYTEST := $(BIN)/python -m pytest
 TIERS := tests
 
-.PHONY: setup demo demo-fleet pyz wheel docs test lint test-fast test-live test-vm test-vm-all bench clean
+.PHONY: setup demo demo-fleet pyz wheel deb image docs test lint test-fast test-live test-vm test-vm-all bench clean
 
 setup: $(STAMP)
 
@@ -62,6 +64,13 @@ pyz:
 
 wheel: $(STAMP)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+deb:
+	@$(PYTHON) scripts/make_deb.py
+
+image: deb
+	@command -v podman >/dev/null || { echo "make image: podman is not installed" >&2; exit 1; }
+	@podman build -f deploy/Containerfile -t sonde dist
 
 docs: $(STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -35,6 +35,7 @@ NOT_HERE = {
     r"sonde v\d": "what sonde --version prints",
     r"sonde py(gil|loop|tasks) ": "no such programs; test_pygil.py, test_pyloop.py and test_pytasks.py have them",
     r"sonde packets ": "no such packets; tests/live/test_packet_ways.py sends them, in namespaces of its own",
+    r"make deb": "tests/live/test_deb.py makes the package, and installs it in a copy of this system",
     r"make test": "this is what is running",
     r"make demo": "tests/live/test_pyz.py runs scripts/demo.py",
 }

@@ -8,8 +8,8 @@ __version__ = "0.2.0"
 
 
 def installed_state(folder: str) -> tuple[int, int]:
-    """Inode and time (ns) of the list of files that pip wrote when it installed the package in ``folder``: others after
-    each installation. (0, 0) for a source tree."""
+    """Inode and time (ns) of what an installer wrote when it installed the package in ``folder``: others after each
+    installation. (0, 0) for a source tree."""
     try:
         status = os.stat(record_path(folder))
     except OSError:
@@ -18,5 +18,5 @@ def installed_state(folder: str) -> tuple[int, int]:
 
 
 def record_path(folder: str) -> str:
-    """Where pip keeps that list."""
-    return os.path.join(os.path.dirname(folder), f"sonde_tracer-{__version__}.dist-info", "RECORD")
+    """Where it wrote its name."""
+    return os.path.join(os.path.dirname(folder), f"sonde_tracer-{__version__}.dist-info", "INSTALLER")
