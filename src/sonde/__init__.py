@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .library.flight.reading import FlightDump
     from .library.map_view import MapView
     from .library.trace import Trace, trace
+    from .objectives.verdict import Broken, ObjectiveError
+    from .objectives.watch import Watch, watch
     from .runtime.losses import Losses
     from .runtime.maps.aggregates import Bucket, Histogram, LinearHistogram, Stats
     from .runtime.records.events import Event
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 _LAZY = {
     "compile": "library.trace", "trace": "library.trace", "Trace": "library.trace", "MapView": "library.map_view",
     "Options": "semantics.script_options", "FleetTrace": "fleet.trace", "FlightDump": "library.flight.reading",
-    "Event": "runtime.records.events", "Losses": "runtime.losses",
+    "watch": "objectives.watch", "Watch": "objectives.watch", "Broken": "objectives.verdict",
+    "ObjectiveError": "objectives.verdict", "Event": "runtime.records.events", "Losses": "runtime.losses",
     "Bucket": "runtime.maps.aggregates", "Histogram": "runtime.maps.aggregates",
     "LinearHistogram": "runtime.maps.aggregates", "Stats": "runtime.maps.aggregates",
 } | dict.fromkeys(("AttachError", "CompileError", "MachineError", "MissingFeatureError", "PrivilegeError", "SondeError",
@@ -46,6 +49,7 @@ _LAZY = {
 
 __all__ = [
     "AttachError",
+    "Broken",
     "Bucket",
     "CompileError",
     "Event",
@@ -57,6 +61,7 @@ __all__ = [
     "MachineError",
     "MapView",
     "MissingFeatureError",
+    "ObjectiveError",
     "Options",
     "PrivilegeError",
     "SondeError",
@@ -65,10 +70,12 @@ __all__ = [
     "Trace",
     "UsageError",
     "VerifierError",
+    "Watch",
     "__version__",
     "compile",
     "fleet",
     "trace",
+    "watch",
 ]
 
 

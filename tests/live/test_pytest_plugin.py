@@ -150,7 +150,7 @@ def test_a_run_without_rules_imports_nothing(tmp_path: Path) -> None:
     assert modules >= {"sonde", "sonde.testing.plugin"}
     rooms = ([], ["base"], ["errors"], ["source"], ["testing"])
     assert not [name for name in modules if name.split(".")[1:2] not in rooms]
-    assert not modules & {"sonde.testing.rules", "sonde.testing.client"}
+    assert not modules & {"sonde.objectives.rules", "sonde.testing.client"}
 
 
 def test_wrong_rules_are_said_at_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple, assert_type
 
 import sonde
@@ -38,6 +39,23 @@ def main(command: list[str]) -> None:
     total = tracing.maps["@total"].of(None, int).value
     assert_type(total, int | None)
     print("total", total)
+
+
+def decorated() -> None:
+    """What a type checker knows of functions that are traced or watched."""
+    @sonde.trace(SCRIPT)
+    def work(times: int) -> str:
+        return "x" * times
+
+    @sonde.watch(p99={"read": "2ms"})
+    async def serve(port: int) -> bytes:
+        return bytes(port)
+    assert_type(work(1), str)
+    assert_type(work.tracing, sonde.Trace)
+    assert_type(work.events, list[sonde.Event])
+    assert_type(asyncio.run(serve(1)), bytes)
+    with sonde.watch(no_connect=True) as watching:
+        assert_type([each.measured for each in watching], list[int])
 
 
 if __name__ == "__main__":

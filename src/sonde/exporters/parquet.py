@@ -83,7 +83,7 @@ class ParquetExporter(Base):
 
     def compile_rows(self, index: int, context: DecodingContext) -> Callable[[Batch], object] | None:
         """Of a script with one printf() of numbers and short texts."""
-        from .event_blocks import table_of_block, takes_blocks
+        from ..library.event_blocks import table_of_block, takes_blocks
         if not takes_blocks(self._spec, index) or self._about != ("probe",):
             return None
         schema = arrow_table(event_table(self._spec, [], self._wall)).schema

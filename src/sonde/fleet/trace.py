@@ -214,7 +214,7 @@ class FleetEvents(Tabular):
 
     def _columns(self) -> list[TableColumn]:
         from ..library import data_frames
-        from ..library.events import warn_of_losses
+        from ..library.loss_warning import warn_of_losses
         data_frames.import_extra("pyarrow", "tables")
         spec = self._fleet_trace._fleet.results.spec
         assert spec is not None

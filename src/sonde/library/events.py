@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .loss_warning import warn_of_losses
 from .run_loop import RunLoop
 from .tabular import Tabular
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from ..runtime.provenance import Provenance
     from ..runtime.records.events import Event
     from .data_frames import TableColumn
@@ -16,9 +19,26 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# kind of ErrorSite -> what is missing
-_INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} failed", "stack_lost": "stacks lost",
-               **dict.fromkeys(("preempted", "args_lost", "return_missed"), "events dropped")}
+
+class RowStream(Generic[R]):
+    """Rows made of events, for ``for`` and ``async for``."""
+
+    def __init__(self, events: EventTable, make: Callable[[Event], R | None]) -> None:
+        self._events, self._make = events, make
+        self._iterator: Iterator[R] | None = None
+
+    def __iter__(self) -> Iterator[R]:
+        if self._iterator is None:
+            self._iterator = (row for event in self._events if (row := self._make(event)) is not None)
+        return self._iterator
+
+    def __next__(self) -> R:
+        return next(iter(self))
+
+    async def __aiter__(self) -> AsyncIterator[R]:
+        async for event in self._events:
+            if (row := self._make(event)) is not None:
+                yield row
 
 
 class EventTable(Tabular):
@@ -29,14 +49,36 @@ class EventTable(Tabular):
     def __iter__(self) -> Iterator[Event]:
         raise NotImplementedError
 
-    def of(self, row: type[R]) -> Iterator[R]:
+    def __aiter__(self) -> AsyncIterator[Event]:
+        raise NotImplementedError
+
+    def of(self, row: type[R]) -> RowStream[R]:
         """What printf() and print() send as ``row``, a NamedTuple or data class: one for each event whose values are
         called as its fields are. UsageError if the script sends none so called, or values of other types."""
         from ..output.views.csv import event_values
         from .typed_rows import sites_for
         spec = self._trace.spec
         sites = sites_for(spec, row)
-        return (row(*event_values(event, spec.sites[event.site])) for event in self if event.site in sites)
+        return RowStream(self, lambda event: row(*event_values(event, spec.sites[event.site]))
+                         if event.site in sites else None)
+
+    def rows(self, table: str = "") -> RowStream[Any]:
+        """The rows of the script's tables, or of one of them, as data classes made for them: ``row.comm``. UsageError
+        if there is none. A type checker knows them as Any: give :meth:`of` the classes of :meth:`row_source`."""
+        from .row_classes import row_maker
+        return RowStream(self, row_maker(self._trace.spec, table))
+
+    def row_types(self) -> dict[str, type[Any]]:
+        """The classes of :meth:`rows` by the names of their tables; their fields have the types of the script."""
+        from .row_classes import row_classes, table_names
+        spec = self._trace.spec
+        names = table_names(spec)
+        return {names[index]: made for index, made in row_classes(spec).items()}
+
+    def row_source(self) -> str:
+        """The source of a Python module with those classes as NamedTuples, for :meth:`of` and a type checker."""
+        from .row_classes import row_source
+        return row_source(self._trace.spec)
 
     def _columns(self) -> list[TableColumn]:
         from .data_frames import event_table, import_extra
@@ -78,6 +120,12 @@ class Events(EventTable):
         if trace.session.done:
             yield from trace.decode_records(trace.drain_records())
 
+    def to_reader(self) -> pyarrow.RecordBatchReader:
+        """The events as a stream of Arrow record batches, which come while the script runs; each event is given out
+        once. A RuntimeWarning at its end says if something was lost."""
+        from .arrow_stream import stream_events
+        return stream_events(self._trace, self._timeout)
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         """The same without blocking the event loop: it watches the rings' descriptor. No threads; cancelling loses
         no event."""
@@ -92,19 +140,3 @@ class Events(EventTable):
             if loop.is_over():
                 return
             await loop.wait_for_records()
-
-
-def warn_of_losses(trace: TracedRun) -> None:
-    """A RuntimeWarning if the trace lost anything: what is missing from a table cannot be seen in it."""
-    import warnings
-    losses = trace.losses
-    lost = sum(count for _, count in losses.records)
-    failed = [site for site, _ in losses.errors if site.kind in _INCOMPLETE]
-    skipped = sum(count for _, count in losses.skipped)
-    if lost or failed or skipped or losses.withheld:
-        parts = [f"{lost} events lost"] if lost else []
-        parts += [f"{skipped} events skipped by the kernel"] if skipped else []
-        parts += ["events kept back by the budget"] if losses.withheld else []
-        parts += sorted({_INCOMPLETE[site.kind].format(map=site.map) for site in failed})
-        warnings.warn(f"the trace is incomplete: {', '.join(parts)} (Trace.losses has all)", RuntimeWarning,
-                      stacklevel=4)

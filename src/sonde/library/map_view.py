@@ -117,7 +117,7 @@ class MapView(Tabular, Mapping[K, V]):
 
     def _columns(self) -> list[TableColumn]:
         from .data_frames import map_columns
-        from .events import warn_of_losses
+        from .loss_warning import warn_of_losses
         columns = map_columns(self.spec, self._items())
         warn_of_losses(self._trace)
         return columns

@@ -26,6 +26,14 @@ class Tabular:
         from .data_frames import arrow_table
         return arrow_table(self._columns(), self._provenance())
 
+    def to_reader(self) -> pyarrow.RecordBatchReader:
+        """The same as a stream of record batches, which DuckDB, Polars and others read without a copy."""
+        return self.to_arrow().to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface: libraries take this object as it is."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> pandas.DataFrame:
         """The same as a pandas.DataFrame, with the run in its ``attrs``."""
         from .data_frames import to_pandas

@@ -27,6 +27,7 @@ from .traced_run import TracedRun
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import ParamSpec, TypeVar
 
     from ..compiling import Show
     from ..kernel.groups.lookup import Groups
@@ -41,12 +42,17 @@ if TYPE_CHECKING:
     from .events import Events
     from .flight.reading import Dumps, FlightDump, TraceFlight
     from .process_family import FamilyLog
+    from .traced_calls import TracedFunction
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 
 class Trace(TracedRun):
     """A script that traces. Enter it to attach, leave it to detach; then maps and losses can still be read."""
 
     _flight: TraceFlight | None = None
+    again: Callable[[], Trace] | None = None  # makes another one of the same script and arguments
 
     def __init__(self, source: str | Source, options: Options | None = None, process: Process | None = None,
                  world: World | None = None, handle_signals: bool = False, run_statistics: bool = False,
@@ -78,6 +84,15 @@ class Trace(TracedRun):
         self._entered = False
         self._tell: Callable[[str], object] = str  # as the session's own
         self._groups_until = 0  # the id of the youngest control group, before this trace looked at them
+
+    def __call__(self, function: Callable[P, R]) -> TracedFunction[P, R]:
+        """As a decorator: each call of ``function`` (or coroutine) is traced, from its begin to its end, by a trace of
+        its own. The result has the last one's ``tracing`` and ``events``. UsageError where that makes no sense."""
+        from .traced_calls import trace_calls
+        if self.again is None or hasattr(self.process, "start"):
+            self.close()
+            raise UsageError("a function's calls are traced by sonde.trace(...) without command=")
+        return trace_calls(function, self, self.again)
 
     @property
     def world(self) -> World:
@@ -308,7 +323,7 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
           unsafe: bool = False, world: World | None = None, handle_signals: bool = False,
           memory: int | None = None, budget: float = 0.0, container: str = "", flight: str = "",
           follow: bool = False) -> Trace:
-    """Compile ``source`` (a script's text) for tracing; use the result as a context manager.
+    """Compile ``source`` (a script's text) for tracing; use the result as a context manager, or as a decorator.
 
     ``params`` are $1, $2 ...; ``pid`` limits it to a process and ends with it; ``command`` is started when the
     probes are attached, and its end ends the trace; ``memory`` bounds, in bytes, what is held beyond maps and rings
@@ -319,6 +334,7 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
     traced as well, as with ``--follow``, and nothing else. Raises UsageError and CompileError at once, and
     PrivilegeError, MissingFeatureError, AttachError or VerifierError on entering.
     """
+    given = dict(locals())
     from .argument_checks import check_arguments
     check_arguments(source=source, params=params, pid=pid, command=command, memory=memory, budget=budget,
                     container=container, flight=flight, follow=follow)
@@ -341,6 +357,7 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
                       env=script_environment(), flight=region)
     run = Trace(Source("stdin", source), options, process, world, handle_signals,
                   memory=Memory(memory) if memory else None, budget=budget)
+    run.again = lambda: trace(**given)
     if flight:
         try:
             run.fly(window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
+from keyword import iskeyword
 from typing import Any, get_args, get_origin, get_type_hints
 
 from .. import types as t
@@ -34,6 +35,7 @@ _VALUES: list[tuple[type, type]] = [
     (t.Stack, StackTrace), (t.USym, UserAddress),
     (t.Symbol, NamedNumber), (t.Struct, StructValue), (t.Array, ArrayValue),
 ]
+EVENT = "event"  # an attribute of all rows
 _AGGREGATES = {"hist": Histogram, "lhist": Histogram, "stats": Stats, "tseries": Series}
 
 
@@ -72,25 +74,44 @@ def check_map(named: MapSpec, key: Any, value: Any) -> None:
 
 
 def sites_for(spec: ScriptSpec, row: type) -> list[int]:
-    """The sites whose values are called as the fields of ``row`` are; UsageError if there is none, or if their types
-    are others."""
+    """The sites whose values are called as the fields of ``row`` are (a table's columns also as attributes: ``pid`` of
+    ``PID``); UsageError if there is none, or if their types are others."""
     fields = get_type_hints(row)
     shapes = {index: event_columns(site) for index, site in enumerate(spec.sites)
               if index in row_sites(spec)}
-    sites = [index for index, columns in shapes.items() if columns == tuple(fields)]
+    sites = [index for index, columns in shapes.items() if tuple(fields) in (columns, field_names(columns))]
     if not sites:
         have = ", ".join([f"({', '.join(columns)})" for columns in dict.fromkeys(shapes.values())])
         raise UsageError(f"no printf() or print() of the script sends ({', '.join(fields)})",
                          [f"it sends {have}" if have else "it has none"])
     for index in sites:
-        for (name, expected), type in zip(fields.items(), _types(spec.sites[index])):
+        for (name, expected), type in zip(fields.items(), site_types(spec.sites[index])):
             if not fits(expected, python_type(type)):
                 raise UsageError(f"{name} of {row.__name__} is {_name(expected)}; the script sends "
                                  f"{_name(python_type(type))}")
     return sites
 
 
-def _types(site: EventSite) -> Sequence[t.Type]:
+def field_name(column: str) -> str:
+    """A column's name as an attribute: ``lat_ms`` of ``LAT(ms)``."""
+    words = "".join([char if char.isalnum() and char.isascii() else " " for char in column.lower()]).split()
+    name = "_".join(words) or "column"
+    return f"{name}_" if iskeyword(name) or name == EVENT else f"n{name}" if name[0].isdigit() else name
+
+
+def field_names(columns: Sequence[str]) -> tuple[str, ...]:
+    """Those of a table's columns; of two that are alike the later ones are numbered."""
+    names: list[str] = []
+    for column in columns:
+        name, number = field_name(column), 2
+        while name in names:
+            name, number = f"{field_name(column)}_{number}", number + 1
+        names.append(name)
+    return tuple(names)
+
+
+def site_types(site: EventSite) -> Sequence[t.Type]:
+    """The types of the columns that csv.event_columns names."""
     if site.kind == "print":
         return member_types(site.fields[0].type)
     if site.table:

@@ -1,71 +1,15 @@
-"""A test run's side of :mod:`.tracer`."""
+"""A test run's side of the tracer."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
-from ..errors import MachineError, SondeError, UsageError
-from .rules import MARKER, Rules
+from ..objectives.client import Tracer
+from ..objectives.rules import Rules
+from ..objectives.script import tell_kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Self
-
-
-class Tracer:
-    """A tracer of this process. MachineError if this machine does not let it trace."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        command = [sys.executable, "-P", "-m", "sonde.testing.tracer", str(self._pid)]
-        try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             start_new_session=True, env=_environment(), cwd="/")
-        except OSError as error:
-            raise MachineError(f"{sys.executable} cannot be run: {error.strerror}") from None
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer to a request; its error is raised."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
-        try:
-            stdin.write(json.dumps(request).encode() + b"\n")
-            stdin.flush()
-            line = stdout.readline()
-        except OSError:
-            line = b""
-        if not line:
-            raise SondeError("the tracer has ended; what it says is on standard error")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            kind = MachineError if answer["lacks"] else UsageError
-            raise kind(answer["error"], answer["hints"])
-        return answer
-
-    def close(self) -> None:
-        """End the tracer. Not in a process that a test has forked: the tracer is not its own."""
-        if os.getpid() != self._pid:
-            return
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
-        try:
-            stdin.close()
-        except OSError:
-            pass
-        stdout.read()  # until it has ended
-        stdout.close()
-        self._process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """The environment of the tracer: it finds Sonde where this process has it."""
-    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    return os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": ""}
 
 
 class Observer:
@@ -81,24 +25,16 @@ class Observer:
 
     def begin(self, rules: Rules) -> None:
         """From now on what these rules are about is noted. What was noted since the last test is forgotten."""
-        _tell_kernel(rules.bits)
+        tell_kernel(rules.bits)
 
     def end(self) -> tuple[dict[str, Any], str]:
         """What was seen since, and what was missed."""
-        _tell_kernel(0)
+        tell_kernel(0)
         answer = self._tracer.ask(do="read")
         return answer["seen"], answer["lost"]
 
     def close(self) -> None:
         self._tracer.close()
-
-
-def _tell_kernel(bits: int) -> None:
-    """A system call that does nothing, and that the script sees in its turn among those of the test."""
-    try:
-        os.getpriority(MARKER, bits)
-    except OSError:
-        pass
 
 
 class ScriptRun:

@@ -29,7 +29,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not marks:
         return
     from ..errors import SondeError
-    from .rules import parse_rules
+    from ..objectives.rules import parse_rules
     for mark in marks:
         try:
             parse_rules(mark)
@@ -53,7 +53,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Observe a test that has rules, and fail it if it has broken some."""
     if item.config.stash.get(_MARKS, None) is None or not (given := _given(item)):
         return (yield)
-    from .rules import judge, parse_rules
+    from ..objectives.rules import parse_rules
+    from ..objectives.verdict import judge
     rules = parse_rules(given)
     observer = _observer(item.config)
     folder = str(item.config.invocation_params.dir)
@@ -63,7 +64,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     except BaseException:
         seen, _ = observer.end()
         if broken := judge(rules, seen, folder):
-            item.add_report_section("call", "sonde", "\n".join(broken))
+            item.add_report_section("call", "sonde", "\n".join(map(str, broken)))
         raise
     seen, lost = observer.end()
     if lost:

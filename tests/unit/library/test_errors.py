@@ -16,6 +16,7 @@ import sonde
 from compiled import world
 from sonde import compiling
 from sonde.errors import AttachError, CompileError, SondeError
+from sonde.objectives.verdict import Broken
 from sonde.semantics.script_options import Options
 from sonde.source import Diagnostic, Source, Span
 
@@ -23,6 +24,7 @@ SPAN = Span(Source("stdin", "begin {"), 6, 7)
 SAMPLES: dict[str, Any] = {
     "str": "text", "int": 13, "bool": True, "list[str]": ["f", "g"], "Sequence[str]": ["a hint"],
     "Span | None": SPAN, "Sequence[Diagnostic]": [Diagnostic("ERROR", "wrong", "it is wrong", SPAN, ["a hint"])],
+    "Sequence[Broken]": [Broken("max_syscalls", "fsync", 3, [], "fsync() was called")],
     "AttachError": AttachError("refused", "kprobe:f", 22, ["a hint"])}
 
 

@@ -10,10 +10,11 @@ import pytest
 import sonde
 
 NAMES = [
-    "AttachError", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
-    "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "Options", "PrivilegeError",
-    "SondeError", "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile",
-    "fleet", "trace",
+    "AttachError", "Broken", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
+    "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "ObjectiveError", "Options",
+    "PrivilegeError",
+    "SondeError", "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "Watch", "__version__", "compile",
+    "fleet", "trace", "watch",
 ]
 
 

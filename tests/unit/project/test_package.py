@@ -24,10 +24,12 @@ sys.path[:0] = [str(PROJECT / "scripts")]
 import manual  # noqa: E402
 
 PUBLIC = [
-    "AttachError", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
-    "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "Options", "PrivilegeError",
-    "SondeError", "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile", "fleet",
-    "trace",
+    "AttachError", "Broken", "Bucket", "CompileError", "Event", "FleetTrace", "FlightDump", "Histogram",
+    "LinearHistogram", "Losses", "MachineError", "MapView", "MissingFeatureError", "ObjectiveError", "Options",
+    "PrivilegeError",
+    "SondeError", "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "Watch", "__version__", "compile",
+    "fleet",
+    "trace", "watch",
 ]  # fmt: skip
 
 # What a start of the command line must not import: each costs a visible part of its 100 ms.

@@ -51,11 +51,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fleet": WAIST | BACK | {"layouts", "language", "semantics", "compiling", "merge", "library", "recording",
                              "exporters"},
     "editor": WAIST | {"layouts", "language", "semantics", "functions", "builtins", "compiling"},
-    "testing": WAIST | {"runtime", "compiling", "library"},
+    "objectives": WAIST | {"runtime", "compiling", "library"},
+    "testing": WAIST | {"objectives"},
     "tools": {"base", "errors", "kinds", "arch", "language"},
     "cli": FLOOR | FRONT | BACK | {"compiling", "library", "recording", "exporters", "comparing", "fleet", "editor",
                                    "tools"},
-    "__init__": {"base", "errors", "semantics", "compiling", "runtime", "library", "fleet"},  # the public names
+    "__init__": {"base", "errors", "semantics", "compiling", "runtime", "library", "fleet",
+                 "objectives"},  # the public names
     "__main__": {"base", "cli"},
 }
 MOST_AT_THE_ROOT = 10  # modules beside the rooms
@@ -103,8 +105,8 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
               "editor/server.py": {"asyncio", "lsprotocol", "pygls"},
               "cli/mcp/server.py": {"anyio", "asyncio", "json", "mcp", "mcp_types", "tempfile"},
               "cli/mcp/jobs.py": {"json"}, "cli/mcp/child.py": {"json"}, "cli/mcp/result_tables.py": {"json"},
-              "testing/plugin.py": {"pytest"}, "testing/tracer.py": {"json"},
-              "testing/client.py": {"json", "subprocess"},
+              "testing/plugin.py": {"pytest"}, "objectives/tracer.py": {"json"},
+              "objectives/client.py": {"json", "subprocess"},
               "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}
 
 

@@ -16,10 +16,10 @@ SRC = ROOT / "src"
 ROLE = re.compile(r":(mod|class|func|meth|attr|exc|data):`~?([\w.]+)`")
 FILE = re.compile(r"(?<![\w/.*~}])[\w*][\w*/.-]*\.py\b")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-FOLDERS = ("src", "tests", "scripts", "bench", "deploy", "docs")
+FOLDERS = ("src", "tests", "scripts", "bench", "deploy", "docs", "examples")
 
 # Files of examples, which are the reader's own.
-EXAMPLES = {"shop.py", "sorting.py", "stats.py", "t.py", "test_names.py", "NAME.py"}
+EXAMPLES = {"first.py", "shop.py", "sorting.py", "stats.py", "t.py", "test_names.py", "NAME.py"}
 
 SOURCES = sorted(SRC.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -202,7 +202,16 @@ def make_record_class(names: tuple[str, ...], of_stacks: bool = False) -> type[R
     return type("record", (RecordValue,), {"_fields": names})
 
 
-class InetAddress:
+class TextValue:
+    """A value that is shown as text: ``f"{value:<20}"`` is that of the text."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+class InetAddress(TextValue):
     """An IPv4 or IPv6 address as ntop() gives it."""
 
     __slots__ = ("family", "packed")
@@ -261,7 +270,7 @@ class Moment(int):
         return strftime(self.format, self.wall)
 
 
-class NamedNumber:
+class NamedNumber(TextValue):
     """A number whose name is looked up when it is printed: a kernel symbol, user, error, cgroup ..."""
 
     __slots__ = ("kind", "number", "_lookup")
@@ -289,7 +298,7 @@ class NamedNumber:
         return hash((self.kind, self.number))
 
 
-class UserAddress:
+class UserAddress(TextValue):
     """A user address with its process; named when it is printed."""
 
     __slots__ = ("address", "tgid", "_context")
@@ -313,7 +322,7 @@ class UserAddress:
         return hash((self.address, self.tgid))
 
 
-class StackFrame:
+class StackFrame(TextValue):
     """One frame of a stack: ``name`` is "" if unknown; ``module`` is the mapped file of a user frame, ``file`` and
     ``line`` its source ("" and 0: not known). One that is ``inlined`` has no code of its own, and no ``offset``."""
 

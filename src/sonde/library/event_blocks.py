@@ -6,12 +6,12 @@ from array import array
 from typing import Any
 
 from .. import types as t
-from ..library.data_frames import row_sites
 from ..output.blocks import Rows, has_plain_fields
 from ..runtime.records.batch import Batch
 from ..runtime.records.decoders import make_text_cutter
 from ..runtime.records.values import DecodingContext
 from ..spec import ScriptSpec
+from .data_frames import row_sites
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,17 +7,8 @@ from typing import Any
 import pytest
 
 from sonde.errors import UsageError
-from sonde.testing.rules import (
-    CALLS,
-    CONNECT,
-    OPEN,
-    Rules,
-    format_duration,
-    judge,
-    matches_path,
-    parse_rules,
-    shown_frames,
-)
+from sonde.objectives.rules import CALLS, CONNECT, OPEN, Rules, format_duration, matches_path, parse_rules
+from sonde.objectives.verdict import judge, shown_frames
 
 STACK = ["inner (/w/test_a.py:3)", "test_a (/w/test_a.py:9)", "pytest_pyfunc_call (/x/_pytest/python.py:157)"]
 
@@ -64,7 +55,7 @@ def test_the_verdict_says_what_where_and_how_often() -> None:
             "calls": [row("fsync", count=3), row("fdatasync", count=9)]}
     rules = parse_rules({"no_open": "/etc/**", "no_connect": True, "max_syscalls": {"fsync": 2, "sync": 0}})
     where = "by python (7)\n    inner (/w/test_a.py:3)\n    test_a (/w/test_a.py:9)"
-    assert sorted(judge(rules, seen, "/w")) == sorted([
+    assert sorted(map(str, judge(rules, seen, "/w"))) == sorted([
         f"opened /etc/hosts (no_open='/etc/**')\n  3 times, {where}",
         f"opened ../etc/passwd (no_open='/etc/**')\n  once, {where}",
         f"connected to 10.0.0.1:80 (no_connect)\n  once, {where}",
@@ -82,15 +73,15 @@ def test_a_percentile_is_exact() -> None:
                 "over": [[["read", 2_000_000], over], [["read", 1], total], [["write", 2_000_000], 99]]}
         verdict = judge(rules, seen, "/")
         assert bool(verdict) == broken
-        assert not broken or verdict[0].startswith(f"{over} of {total} call")
-        assert not broken or "the longest took 9ms, by python (7)\n" in verdict[0]
+        assert not broken or str(verdict[0]).startswith(f"{over} of {total} call")
+        assert not broken or "the longest took 9ms, by python (7)\n" in str(verdict[0])
 
 
 def test_a_stall_has_its_longest_place() -> None:
     seen = {"stalls": [row(count=60_000_000), row(count=40_000_000)]}
     verdict = judge(parse_rules({"no_stall": "50ms"}), seen, "/")
     assert len(verdict) == 1
-    assert verdict[0].startswith("the event loop did not wait for 60ms, and at most 50ms is allowed")
+    assert str(verdict[0]).startswith("the event loop did not wait for 60ms, and at most 50ms is allowed")
     assert not judge(parse_rules({"no_stall": "70ms"}), {"stalls": [row(count=60_000_000)]}, "/")
 
 

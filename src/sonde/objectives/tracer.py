@@ -1,9 +1,9 @@
-"""The process that traces for a test run, so that nothing that it does itself is done by the tests: ``python -m
-sonde.testing.tracer PID``. Requests and answers are lines of JSON on its standard streams.
+"""The process that traces for another one, PID, so that nothing that it does itself is done by that: ``python -m
+sonde.objectives.tracer PID``. Requests and answers are lines of JSON on its standard streams.
 
-``{"do": "observe", "marks": [...]}`` attaches what the marks of a run need; ``{"do": "read"}`` answers what was seen
-since the last time; ``{"do": "trace", "script": ...}`` runs a script, and ``{"do": "stop"}`` answers its events and
-maps.
+``{"do": "observe", "marks": [...]}`` attaches what the marks of a test run need; with ``"pid"`` it observes that
+process at all times. ``{"do": "read"}`` answers what was seen since the last time; ``{"do": "trace", "script": ...}``
+runs a script, and ``{"do": "stop"}`` answers its events and maps.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from ..compiling import live_world
 from ..errors import CompileError, MachineError, SondeError
 from ..library.trace import Trace, trace
 from ..runtime.maps.aggregates import Histogram
-from .rules import SEEN, parse_rules, write_script
+from .rules import SEEN, parse_rules
+from .script import write_script
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from ..base.json_checks import Json
 
+_LOOK = 1.0  # s: between looks at what the session itself has to do
 _CALLS = ("open", "openat", "openat2", "creat", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select",
           "pselect6")
 
@@ -33,11 +35,11 @@ _CALLS = ("open", "openat", "openat2", "creat", "epoll_wait", "epoll_pwait", "ep
 def main() -> int:
     """Answer requests until the test run ends; the exit status."""
     if os.fork():
-        return 0  # so that the tracer is no child of the test run, and what it does is not taken for a test's
+        return 0  # so that the tracer is no child of the other, and what it does is not taken for its own
     pid = int(sys.argv[1])
     tracer = _Tracer(pid)
     try:
-        for line in _lines(pid):
+        for line in _lines(pid, tracer.look):
             try:
                 answer = tracer.answer(json.loads(line))
             except SondeError as error:
@@ -51,14 +53,21 @@ def main() -> int:
     return 0
 
 
-def _lines(pid: int) -> Iterator[str]:
-    """The requests, until the process ends: a child of a test may have the other end of the pipe as well."""
+def _lines(pid: int, look: Callable[[], object]) -> Iterator[str]:
+    """The requests, until the process ends: a child of it may have the other end of the pipe as well. In between it
+    takes a ``look``, again and again."""
     try:
         process = os.pidfd_open(pid)
     except OSError:
         return
     buffer = b""
-    while 0 in select.select([0, process], [], [])[0]:
+    while True:
+        ready = select.select([0, process], [], [], _LOOK)[0]
+        look()
+        if not ready:
+            continue
+        if 0 not in ready:
+            return
         data = os.read(0, 1 << 16)
         if not data:
             return
@@ -68,16 +77,17 @@ def _lines(pid: int) -> Iterator[str]:
 
 
 class _Tracer:
-    """What is traced for the process ``pid``, its threads and its children."""
+    """What is traced for the process ``pid``: that process or another one, its threads and its children."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._trace: Trace | None = None
         self._lost = ""
+        self._observes = False
 
     def answer(self, request: dict[str, Any]) -> dict[str, Json]:
         if request["do"] == "observe":
-            return self._observe(request["marks"])
+            return self._observe(request["marks"], request.get("pid", 0))
         if request["do"] == "trace":
             self._enter(trace(request["script"], params=request["params"], pid=self._pid, follow=True))
             return {}
@@ -88,18 +98,28 @@ class _Tracer:
             self._trace.close()
             self._trace = None
 
-    def _observe(self, marks: list[dict[str, Any]]) -> dict[str, Json]:
+    def look(self) -> None:
+        """Let an observing session do its own work: what it knows of mappings and processes that come and go."""
+        if self._trace is not None and self._observes:
+            for _ in self._trace.decode_records(self._trace.next_records(0)):
+                pass  # the script sends nothing
+
+    def _observe(self, marks: list[dict[str, Any]], pid: int) -> dict[str, Json]:
         """Attach; without Python stacks where these cannot be had, which the answer says."""
         rules = [parse_rules(mark) for mark in marks]
         world = live_world()
         has_call = {call: world.syscall_number(call) is not None
                     and world.tracepoint_format("syscalls", f"sys_enter_{call}") is not None for call in _CALLS}
+
+        def observe(stacks: bool) -> None:
+            self._enter(trace(write_script(rules, has_call, stacks, bool(pid)), pid=pid or self._pid, follow=True))
+            self._observes = True
         try:
-            self._enter(trace(write_script(rules, has_call, True), pid=self._pid, follow=True))
+            observe(True)
         except CompileError as error:
             if not any("pystack" in item.message for item in error.diagnostics):
                 raise
-            self._enter(trace(write_script(rules, has_call, False), pid=self._pid, follow=True))
+            observe(False)
             return {"placeless": error.message}
         return {}
 
@@ -116,7 +136,7 @@ class _Tracer:
                             for name in names}
         lost = str(run.losses) if run.losses else ""
         before, self._lost = self._lost, lost
-        return {"seen": seen, "lost": lost if lost != before else ""}
+        return {"seen": seen, "lost": lost if lost != before else "", "over": run.session.done}
 
     def _stop(self) -> dict[str, Json]:
         run = self._trace
