@@ -155,7 +155,7 @@ def test_a_run_without_rules_imports_nothing(tmp_path: Path) -> None:
 
 def test_wrong_rules_are_said_at_once(tmp_path: Path) -> None:
     output = run_suite(tmp_path, "import pytest\n@pytest.mark.sonde(no_conect=True)\ndef test_it(): pass\n")
-    assert "no_conect=True is no rule of the mark sonde" in output and "passed" not in output
+    assert "no_conect=True is no objective" in output and "passed" not in output
     output = run_suite(tmp_path, "import pytest\n@pytest.mark.sonde(max_syscalls={'fsink': 1})\ndef test_it(): pass\n")
     assert "sys_enter_fsink" in output and "1 failed" in output
 
