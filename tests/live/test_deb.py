@@ -119,3 +119,26 @@ def test_lintian_has_nothing_to_say(package: Path) -> None:
     done = subprocess.run(["lintian", "--fail-on", "error,warning", package], capture_output=True, text=True,
                           timeout=500, check=False)
     assert done.returncode == 0 and not done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.exact
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_image_is_built_and_runs(package: Path) -> None:
+    """Where podman is, and a Debian to build on can be had; SONDE_TEST_BASE names one that is here."""
+    if shutil.which("podman") is None:
+        pytest.skip("podman is not installed")
+    base = os.environ.get("SONDE_TEST_BASE", "docker.io/library/debian:stable-slim")
+    if subprocess.run(["podman", "image", "exists", base], check=False).returncode and \
+            subprocess.run(["podman", "pull", "-q", base], capture_output=True, timeout=300, check=False).returncode:
+        pytest.skip(f"podman has no image {base}, and cannot fetch it")
+    name = f"localhost/sonde-test-{os.getpid()}"
+    network = ["--network=host"] if "SONDE_TEST_BASE" in os.environ else []
+    try:
+        subprocess.run(["podman", "build", "-q", *network, "--build-arg", f"BASE={base}", "-t", name, "-f",
+                        ROOT / "deploy" / "Containerfile", package.parent], check=True, timeout=500)
+        done = subprocess.run(["podman", "run", "--rm", "--network=none", name, "--version"], capture_output=True,
+                              text=True, timeout=PATIENCE, check=True)
+        assert done.stdout == f"sonde v{make_deb.__version__}\n"
+    finally:
+        subprocess.run(["podman", "rmi", "-f", name], capture_output=True, check=False)
