@@ -23,6 +23,9 @@ class Names:
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
         return ()
 
+    def source_text(self, file: str, tgid: int) -> None:
+        return None
+
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return ("abcd", 0x10) if address == 0x400010 else None
 

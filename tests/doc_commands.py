@@ -34,6 +34,8 @@ NOT_HERE = {
     r"sonde agent --stdio": "what it reads is frames; tests/live/test_fleet.py has it as a child",
     r"sonde v\d": "what sonde --version prints",
     r"sonde py(gil|loop|tasks) ": "no such programs; test_pygil.py, test_pyloop.py and test_pytasks.py have them",
+    r"sonde profile --lines |sonde -f lines |sonde memleak --python ":
+        "no such programs; tests/live/test_lines.py and tests/live/test_memleak_python.py have them",
     r"sonde packets ": "no such packets; tests/live/test_packet_ways.py sends them, in namespaces of its own",
     r"make deb": "tests/live/test_deb.py makes the package, and installs it in a copy of this system",
     r"make test": "this is what is running",

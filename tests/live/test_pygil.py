@@ -42,10 +42,17 @@ def maps_of(text: str) -> dict[str, Any]:
     return found
 
 
+def folded_ns(text: str, *parts: str) -> int:
+    """The weight of all folded lines that have these parts."""
+    return sum(int(line.rpartition(" ")[2]) for line in text.splitlines()
+               if line[:1] != "#" and all(part in line for part in parts))
+
+
 @pytest.mark.exact
 def test_equals_what_the_threads_measured(target: subprocess.Popen[str]) -> None:
     assert target.stdin and target.stdout and target.stdout.readline() == "ready\n"
-    with Tracer("pygil", "--holds", "-n", "1000", "-f", "json", "-p", str(target.pid)) as tracer:
+    with Tracer("flame", "--gil", "-f", "folded", "-p", str(target.pid)) as flame, \
+            Tracer("pygil", "--holds", "-n", "1000", "-f", "json", "-p", str(target.pid)) as tracer:
         target.stdin.write("begin\n")
         target.stdin.flush()
         noted = json.loads(target.stdout.readline())
@@ -64,10 +71,16 @@ def test_equals_what_the_threads_measured(target: subprocess.Popen[str]) -> None
     for thread, ns in noted["waited"].items():  # the program's measure ends a little after the lock is taken
         us, later = waited[thread], held[thread, "asleep"] + held[thread, "no CPU"]
         assert us * 950 - 10 ** 6 <= ns <= (us + later) * 1050 + 10 ** 6, tracer.stdout
+        drawn = folded_ns(flame.stdout, "waits for the GIL;", f";{thread};", f"(target.py:{LINES['waits']})")
+        assert drawn == pytest.approx(us * 1000, rel=0.05, abs=10 ** 7), flame.stdout
     for thread, ns in noted["slept"].items():
         assert blocking[thread] * 1000 == pytest.approx(ns, rel=0.05, abs=10 ** 6), tracer.stdout
+        drawn = folded_ns(flame.stdout, "holds the GIL", f";{thread};",
+                          f"(target.py:{LINES['asleep']})", "nanosleep_[k]")
+        assert drawn == pytest.approx(ns, rel=0.05, abs=10 ** 7), flame.stdout
         holds = [row for key, rows in maps["@hold_us"].items() if key.startswith(f"{thread},") for row in rows]
-        assert sum(row["count"] for row in holds if row["min"] >= 16384) >= 10, holds
+        # Ten holds of 20 ms, or fewer longer ones: if no other thread gets a CPU, none asks for the lock between two.
+        assert sum(row["count"] * (row["max"] + 1) for row in holds if row["min"] >= 16384) * 1000 >= ns * 0.95, holds
     assert "WARNING" not in tracer.stderr, tracer.stderr
 
 
@@ -97,4 +110,6 @@ def test_processes_that_have_no_lock_to_show(tmp_path: Path) -> None:
     assert done.returncode == 1 and "maps no file of CPython's" in done.stderr
     assert "No thread with the GIL of a CPython" in run_sonde("pygil", "-c", "true").stdout
     assert "pygil needs a process" in run_sonde("pygil").stderr
+    assert "flame --gil needs a process" in run_sonde("flame", "--gil").stderr
+    assert "--gil is drawn by itself, without --chain" in run_sonde("flame", "--gil", "--chain", "-c", "true").stderr
     assert "--holds needs a process that runs" in run_sonde("pygil", "--holds", "-c", "true").stderr

@@ -47,8 +47,8 @@ OPTIONS = [  # in the order of --help, by topic
     Option(("--follow",), "", "WHAT TO TRACE", "with -p or -c: also trace what the process starts, and nothing else"),
     Option(("-o", "--output"), "FILE", "OUTPUT", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OUTPUT",
-           "output format: text, json, folded, flamegraph, pprof, otlp, heatmap, dot, html, csv, perfetto, pcapng or "
-           "recording"),
+           "output format: text, json, folded, flamegraph, lines, pprof, otlp, heatmap, dot, html, csv, perfetto, "
+           "pcapng or recording"),
     Option(("--heatmap",), "", "OUTPUT", "-f heatmap: histograms over time"),
     Option(("--every",), "SECONDS", "OUTPUT", "how often top, serve and heat maps read maps (1)"),
     Option(("--count",), "N", "OUTPUT", "end after N blocks of what interval probes print"),

@@ -71,7 +71,7 @@ def _showing(trace: TracedRun, parsed: Parsed) -> Showing | None:
     if trace.options.mode:
         raise UsageError("tests and benchmarks are printed as text or json")
     return Showing(name, trace.spec, parsed.get("output"), parsed.has("quiet"), parsed.get("title"), parsed.get("unit"),
-                   trace.ending, trace.memory, parsed.columns)
+                   trace.ending, trace.memory, parsed.columns, parsed.get("lines-form"), parsed.get("lines-file"))
 
 
 def _set_process_name(name: str) -> None:

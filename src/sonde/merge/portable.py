@@ -16,6 +16,7 @@ from ..errors import SondeError
 from ..runtime.maps.aggregates import Histogram, LinearHistogram, Stats
 from ..runtime.maps.float_aggregates import FloatHistogram, FloatLinearHistogram
 from ..runtime.maps.series import Series
+from ..runtime.records.source_text import SourceText
 from ..runtime.records.values import (
     ArrayValue,
     Buffer,
@@ -114,6 +115,10 @@ class PortableStack(StackTrace):
     @property
     def lost(self) -> bool:
         return self._lost
+
+    def source_text(self, file: str) -> SourceText | None:
+        """Another host's files are not seen from here."""
+        return None
 
     @property
     def frames(self) -> list[StackFrame]:

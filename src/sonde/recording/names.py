@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from .. import types as t
 from ..base.json_checks import Json, as_row
+from ..runtime.records.source_text import SourceText
 from ..runtime.records.values import DecodingContext, NamedNumber, ScriptValue, StackTrace, UserAddress
 from ..spec import ScriptSpec
 from .container import RecordingError
@@ -54,6 +55,10 @@ class NameRecorder:
         if locations:
             self._tell("code_places", (address, tgid), locations)
         return locations
+
+    def source_text(self, file: str, tgid: int) -> SourceText | None:
+        """The live context's answer, which is not recorded."""
+        return self._live.source_text(file, tgid)
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return self._record("build_id", (address, tgid), self._live.build_id(address, tgid))
@@ -129,6 +134,10 @@ class RecordedNames:
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
         locations: Sequence[tuple[str, str, int]] = self._known.get(("code_places", address, tgid), ())
         return locations
+
+    def source_text(self, file: str, tgid: int) -> SourceText | None:
+        """A recording has no source files."""
+        return None
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return self._known.get(("build_id", address, tgid))

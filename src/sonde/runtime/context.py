@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ..kernel.names.unwind import Unwinder
     from ..kernel.names.user_symbols import UserSymbols
     from ..kernel.procfs import Cgroups
+    from .records.source_text import SourceText
     from .stacks.frames import StackFrames
     from .stacks.pythons import Pythons
+    from .stacks.sources import Sources
     from .stacks.unwind_tables import UnwindTables
     from .traced_command import Process
 
@@ -46,6 +48,8 @@ class LiveContext:
             self._kernel = kernel
         self._memory = memory or Memory()
         self._python = _find_pythons(maps)
+        if self._python is not None and self._python.frames is not None:
+            self._python.begins = lambda pid: self._sources.remember_process(pid)
         self.unwind_tables = self._new_unwind_tables(maps) if UNWIND_FILES in maps else None
         walks = self._python is not None or self.unwind_tables is not None  # a program may only count frames
         self._log = self._start_mapping_log() if walks or names_user_addresses(spec) else None
@@ -75,6 +79,11 @@ class LiveContext:
         from ..kernel.names.user_symbols import UserSymbols
         files.limit_kept_bytes(self._memory.symbols)
         return UserSymbols(self._log, self._memory.symbols // 4)
+
+    @cached_property
+    def _sources(self) -> Sources:
+        from .stacks.sources import Sources
+        return Sources(self._memory.views)
 
     def _start_mapping_log(self) -> MappingLog:
         from ..kernel.names.mappings import MappingLog
@@ -130,6 +139,10 @@ class LiveContext:
             from ..kernel.foreign.readable_names import demangle
             return (demangle([name], source) or [name])[0]
         return name
+
+    def source_text(self, file: str, tgid: int) -> SourceText | None:
+        """A file of Python's source as a process sees it."""
+        return self._sources.read_source(tgid, file)
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id of the file mapped at ``address``, and the offset in that file."""

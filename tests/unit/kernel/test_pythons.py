@@ -92,6 +92,17 @@ def test_only_interpreters_are_looked_into() -> None:
     assert not maps[PY_IMAGES]
 
 
+@pytest.mark.parametrize(("name", "said"), [("/opt/libpypy3.11-c.so", "PyPy"), ("/opt/libpythonvm.so", "GraalPy")])
+def test_other_implementations_are_named(name: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    notices = list[str]()
+    monkeypatch.setattr("sonde.kernel.notices.tell", notices.append)
+    seen = Pythons(fake_maps())
+    for _ in range(2):
+        seen.add_mapping(5, Mapping(0x1000, 0x2000, 0, name, name))
+    assert notices == [
+        f"WARNING: Python stacks and tasks of {name} are not read: {said} keeps its frames in ways of its own"]
+
+
 def text_object(text: str) -> bytes:
     """As CPython 3.12 has a str of ASCII characters."""
     state = 1 << py.KIND_SHIFT | py.COMPACT | py.ASCII

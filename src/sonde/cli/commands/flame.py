@@ -20,6 +20,7 @@ flame: a flame graph of where programs spend their time: on the CPU, off it, and
 USAGE
   sonde flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID | -c COMMAND] [--follow] [-o FILE] [-f FORMAT]
               [SECONDS]
+  sonde flame --gil -p PID | -c COMMAND [--follow] [-o FILE] [-f FORMAT] [SECONDS]
   sonde flame --diff BEFORE AFTER [-o FILE]
 
   Draws when it ends: at Ctrl-C, with the process, or after SECONDS. The graph is SVG for a browser; without -o it goes
@@ -28,11 +29,12 @@ USAGE
 
 OPTIONS
   --on-cpu          where the CPUs are, 99 times a second (the default)
-  -F, --frequency HZ  with --on-cpu: so many times a second instead
+  -F, --frequency HZ  with --on-cpu and --gil: so many times a second instead
   --off-cpu         where threads were when they left the CPU, and for how many nanoseconds; of a Go program (-p or -c)
                     where goroutines waited, for what, and how long
   --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
   --chain           the same, and over that what had woken the waker, and so on: four wakers at most
+  --gil             which threads and lines of a Python program hold its interpreter's lock, and which wait for it
   --by-process      a frame for each process, with its number, over the name: which worker of --follow is which
   --by-role         a frame for each role, under the name: master, worker, what else a server or a pool of processes
                     consists of
@@ -44,6 +46,8 @@ COLUMNS
   @[COMM, USTACK, KSTACK, PYSTACK]   samples of each stack, or nanoseconds off the CPU; with --by-process PID stands
                                      after COMM, with --by-role ROLE before it, and with --off-wake and --chain KSTACK,
                                      USTACK, COMM of each waker at the end
+  @gil_ns[WHAT, COMM, TID, USTACK, KSTACK, PYSTACK]   with --gil: nanoseconds that a thread waited for the lock, or held
+                                     it, while others waited or not
 
 EXAMPLE
   # sonde flame -f folded -c ./busy
@@ -52,7 +56,7 @@ EXAMPLE
 
 NEEDS
   --on-cpu: perf events; --off-cpu, --off-wake, --chain: tracepoints sched:sched_switch and sched:sched_waking, but
-  uprobes for goroutines
+  uprobes for goroutines; --gil what sonde pygil needs
 
 NOTES
   User stacks are found by the unwind tables of the files (Linux 6.1); elsewhere, and in code made at run time,
@@ -73,6 +77,11 @@ NOTES
 
   Python functions (CPython 3.11 to 3.14, x86_64, Linux 5.17) take the place of the interpreter's frames.
   Of what they call in C all is shown where it can be unwound, else the innermost function.
+
+  With --gil the outermost frame says what a thread does: "waits for the GIL" (pink), "holds the GIL while others wait",
+  or "holds the GIL" when nobody does. The thread's name and number stand over it. Waits are exact. Holds are sampled
+  while the thread runs, and exact while it does not: then the kernel's frames are on top. sonde pygil has the same in
+  numbers, with more on what is seen. A build of Python without the lock is refused.
 
   What an interrupt wakes (a timer, a packet) has that interrupt's frames over it and ends there: the thread that was
   interrupted had no part in it. A chain is made of what woke each thread the last time before it woke the next.
@@ -96,6 +105,8 @@ def main(parsed: Parsed) -> int:
         options["output"] = "flame.svg"
     if before:
         return _write_diff(before, parsed)
+    if named.pop("gil", ""):
+        return _draw_lock(parsed)
     if parsed.words[1:]:
         from .runtimes import seconds_of
         seconds_of("flame", parsed.words[1:])
@@ -130,6 +141,37 @@ def main(parsed: Parsed) -> int:
         wanted.knows_family, wanted.cpid = True, process.pid
     trace = requests.new_trace(source, wanted, process, parsed)
     status = script_run.run(trace, parsed)
+    if "output" in options and not parsed.has("quiet"):
+        requests.print_to_stderr(f"Wrote {options['output']}")
+    return status
+
+
+def _draw_lock(parsed: Parsed) -> int:
+    """Who holds a Python program's lock, and who waits for it; the exit status."""
+    from ...compiling import live_world
+    from ...output.views.stacks import WAITS
+    from ...semantics.context import unwinding_obstacle
+    from .. import requests
+    from . import gil_script
+    from .generated import number_option
+    from .python_commands import Subject
+    named, options = parsed.named, parsed.options
+    if others := [f"--{name}" for name in (*KINDS, "no-python") if name in named]:
+        raise UsageError(f"--gil is drawn by itself, without {', '.join(others)}")
+    subject = Subject("flame --gil", parsed, glibc=True)
+    who = ["role()"] * ("by-role" in named) + ["comm"] + ["pid"] * ("by-process" in named) + ["tid"]
+    noted = [", ".join([f"$who.{at}" for at in range(first, first + len(who) + 1)]) for first in (0, 1)]
+    native = "ustack" if unwinding_obstacle(live_world()) else "dw_ustack"
+    holds = '"holds the GIL while others wait" : "holds the GIL"'
+    text = gil_script.build_script(gil_script.GilCounts(
+        who=who, stacks=f"({native}, kstack, pystack)",
+        wait=f'@gil_ns["{WAITS}", {noted[0]}] = sum($ns);', wait_maps="@gil_ns",
+        hold=f"@gil_ns[$blocks ? {holds}, {noted[1]}] = sum($ns);", hold_maps="@gil_ns",
+        sample=f"@gil_ns[@waiters[pid] > 0 ? {holds}, WHO, STACKS] = sum(PERIOD);", shows="print(@gil_ns);"),
+        subject.condition, number_option(named, "frequency", 99, 20000), parsed.seconds)
+    options["unit"], options["title"] = "ns", f"The GIL of {subject.process.name} ({subject.process.pid})"
+    options.setdefault("format", "flamegraph")
+    status = subject.trace("flame", text)
     if "output" in options and not parsed.has("quiet"):
         requests.print_to_stderr(f"Wrote {options['output']}")
     return status

@@ -66,7 +66,8 @@ NOTES
   is known from the lock's count of switches. A wait includes the time in which the lock is free already and the thread
   waits for a CPU. Of a wait that has not ended when the tracing does, the part up to the last time the thread woke is
   counted: it wakes every 5 ms. Holds are sampled 99 times a second while the holder runs; while it does not run, they
-  are exact.
+  are exact, but for a thread that held the lock off the CPU already when the tracing began: it is seen from its next
+  run on.
 
   --holds watches the word of the lock itself by a hardware breakpoint: one exception when it is taken, one when it is
   let go, about 14 us for both on a virtual machine. A program whose threads compute loses nothing that can be measured,
@@ -76,112 +77,6 @@ NOTES
   Builds without the GIL have nothing to wait for, and are refused, as are PyPy and GraalPy.
 """
 
-_SCRIPT = """\
-config = { print_maps_on_exit = false; max_map_keys = 16384 }
-DECLARE_ROLES
-let @wait = lruhash(max_threads);
-let @where = lruhash(max_threads);
-let @waiting = lruhash(max_threads);
-let @waiters = lruhash(max_threads);
-let @off = lruhash(max_threads);
-let @off_where = lruhash(max_threads);
-
-macro holder(gil) { *(uint64 *)uptr(gil + HOLDER) }
-macro is_mine(gil) { *(int32 *)uptr(gil + LOCKED) == 1 && holder(gil) == pythread }
-macro switches(gil) { *(uint64 *)uptr(gil + SWITCHES) }
-macro end_wait(id, $wait, @where, @wait_us, @waited_us) {
-  $us = ((uint64)($wait.1 - $wait.0) + 500) / 1000;
-  $who = @where[id];
-  @wait_us[$who.0, $who.1] = hist($us);
-  @waited_us[$who.0, $who.1, $who.2] = sum($us);
-}
-
-begin { printf("Tracing the GIL of SUBJECT. Ctrl-C to end.\\n"); }
-
-// A wait begins. If the lock was switched twice since this thread woke, it has had it: the wait before is over.
-tracepoint:syscalls:sys_enter_futex /TRACED && ((args.op & 127) == 0 || (args.op & 127) == 9)/ {
-  $gil = pygil;
-  $at = (uint64)args.uaddr - $gil;
-  if ($gil != 0 && $at >= WAITING && $at < SIZE && !is_mine($gil)) {
-    $wait = @wait[tid];
-    if ($wait.0 != 0 && switches($gil) - $wait.2 >= 2) {
-      end_wait(tid, $wait, @where, @wait_us, @waited_us);
-      delete(@wait, tid);
-    }
-    if (!has_key(@wait, tid)) {
-      @wait[tid] = (nsecs, nsecs, switches($gil));
-      @where[tid] = (tid, comm, pystack);
-      NOTE_ROLE
-    }
-    @waiting[tid] = $gil;
-    @waiters[pid]++;
-  }
-}
-
-tracepoint:syscalls:sys_exit_futex /TRACED && has_key(@waiting, tid)/ {
-  $gil = @waiting[tid];
-  $wait = @wait[tid];
-  delete(@waiting, tid);
-  @waiters[pid]--;
-  @wait[tid] = ($wait.0, nsecs, switches($gil) - (holder($gil) == pythread ? (uint64)1 : 0));
-}
-
-tracepoint:sched:sched_process_exit /has_key(@wait, tid)/ {
-  $wait = @wait[tid];
-  end_wait(tid, $wait, @where, @wait_us, @waited_us);
-  delete(@wait, tid);
-  delete(@where, tid);
-  if (has_key(@waiting, tid)) { // it was killed there: the call does not return
-    delete(@waiting, tid);
-    @waiters[pid]--;
-  }
-}
-
-// The thread that holds it leaves the CPU; it runs again.
-tracepoint:sched:sched_switch /TRACED || has_key(@off, args.next_pid)/ {
-  if (TRACED && !is_dead(curtask)) {
-    $gil = pygil;
-    if ($gil != 0 && is_mine($gil)) {
-      @off[args.prev_pid] = (nsecs, pid, @waiters[pid] > 0);
-      @cpython = 1;
-      @off_where[args.prev_pid] = (tid, comm, (args.prev_state & 0xff) == 0 ? "no CPU" : "asleep", pystack);
-    }
-  }
-  if (has_key(@off, args.next_pid)) {
-    $off = @off[args.next_pid];
-    $who = @off_where[args.next_pid];
-    $us = ((uint64)(nsecs - $off.0) + 500) / 1000;
-    @held_us[$who.0, $who.1, $who.2] = sum($us);
-    if ($off.2 || @waiters[$off.1] > 0) { @blocking_us[$who.0, $who.1, $who.2, $who.3] = sum($us); }
-    delete(@off, args.next_pid);
-    delete(@off_where, args.next_pid);
-  }
-}
-
-profile:hz:99 /TRACED/ {
-  $gil = pygil;
-  if ($gil != 0 && is_mine($gil)) {
-    @cpython = 1;
-    KEEP_ROLE
-    @held_us[tid, comm, "running"] = sum(10101);
-    if (@waiters[pid] > 0) { @blocking_us[tid, comm, "running", pystack] = sum(10101); }
-  }
-}
-WATCH
-end {
-  for ($each : @wait) {
-    $wait = $each.1;
-    end_wait($each.0, $wait, @where, @wait_us, @waited_us);
-  }
-  if (@cpython == 0) { printf("No thread with the GIL of a CPython was seen.\\n"); }
-  PRINT_ROLES
-  print(@wait_us);
-  PRINT_HOLDS
-  print(@held_us);
-  print(@waited_us, TOP);
-  print(@blocking_us, TOP);
-}
-"""
 _WATCH = """
 let @since = lruhash(max_threads);
 
@@ -198,10 +93,8 @@ watchpoint:ADDRESS:4:w /TRACED/ {
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
     from .python_commands import Subject
-    subject, lock = Subject("pygil", parsed), 0
+    subject, lock = Subject("pygil", parsed, glibc=True), 0
     if subject.python is not None:
-        if not subject.python.has_glibc:
-            raise UsageError(f"process {subject.process.pid} runs without glibc: what its threads wait on is not known")
         lock = subject.python.find_lock() if "holds" in parsed.named else 0
     elif "holds" in parsed.named:
         raise UsageError("--holds needs a process that runs Python already (-p PID), to know where its lock lies")
@@ -214,13 +107,19 @@ def build_script(named: dict[str, str], traced: str, subject: str, lock: int, se
                  follows: bool = False) -> str:
     """The program for the ``subject``, the processes of which the condition ``traced`` is true; for --holds with the
     address of the ``lock``."""
-    from .python_commands import note_roles
-    top = number_option(named, "top", 10)
-    text = _SCRIPT + (f"interval:s:{seconds} {{ exit(); }}\n" if seconds else "")
-    for name, value in (
-            ("WATCH\n", _WATCH.replace("ADDRESS", hex(lock + py.GIL_LOCKED)) if lock else ""),
-            ("PRINT_HOLDS", "print(@hold_us);" if lock else ""), ("TOP", str(top)), ("TRACED", traced),
-            ("SUBJECT", subject), ("HOLDER", str(py.GIL_HOLDER)), ("LOCKED", str(py.GIL_LOCKED)),
-            ("SWITCHES", str(py.GIL_SWITCHES)), ("WAITING", str(py.GIL_WAITING)), ("SIZE", str(py.GIL_SIZE))):
-        text = text.replace(name, value)
-    return note_roles(text, follows)
+    from . import gil_script
+    top, us = number_option(named, "top", 10), "($ns + 500) / 1000"
+    shown = ["print(@wait_us);", *(["print(@hold_us);"] if lock else []), "print(@held_us);",
+             f"print(@waited_us, {top});", f"print(@blocking_us, {top});"]
+    return gil_script.build_script(gil_script.GilCounts(
+        who=["tid", "comm"], stacks="pystack",
+        wait=f"@wait_us[$who.0, $who.1] = hist({us}); @waited_us[$who.0, $who.1, $who.2] = sum({us});",
+        wait_maps="@wait_us, @waited_us",
+        hold=f"@held_us[$who.1, $who.2, $who.0] = sum({us});\n"
+             f"  if ($blocks) {{ @blocking_us[$who.1, $who.2, $who.0, $who.3] = sum({us}); }}",
+        hold_maps="@held_us, @blocking_us",
+        sample='@held_us[tid, comm, "running"] = sum(PERIOD / 1000);\n'
+               '    if (@waiters[pid] > 0) { @blocking_us[tid, comm, "running", pystack] = sum(PERIOD / 1000); }',
+        shows="\n  ".join(shown),
+        begin=f'begin {{ printf("Tracing the GIL of {subject}. Ctrl-C to end.\\n"); }}\n\n',
+        watch=_WATCH.replace("ADDRESS", hex(lock + py.GIL_LOCKED)) if lock else ""), traced, 99, seconds, follows)

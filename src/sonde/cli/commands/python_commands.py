@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """The process of -p or -c, which a command named ``name`` needs, and its Python if it runs already."""
+    """The process of -p or -c, which a command named ``name`` needs, and its Python if it runs already; with ``glibc``
+    one whose threads wait in ways of that library."""
 
-    def __init__(self, name: str, parsed: Parsed) -> None:
+    def __init__(self, name: str, parsed: Parsed, glibc: bool = False) -> None:
         from ...runtime.traced_command import Child
         from .. import requests
         self._parsed, self.follows = parsed, parsed.has("follow")
@@ -29,6 +30,8 @@ class Subject:
         self.python: PythonProcess | None = None
         if not self.is_child:
             self.python = self._find_python(process.pid)
+            if glibc and self.python is not None and not self.python.has_glibc:
+                raise UsageError(f"process {process.pid} runs without glibc: what its threads wait on is not known")
         from .runtimes import seconds_of
         self.words = parsed.words[1:] + parsed.rest
         seconds_of(name, self.words)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .python_task_lists import Modules
 
 
+MOST_SOURCE = 2 << 20  # bytes of a source file
+LONGEST_LINE = 400     # characters that are shown of a line
 _NARROW = "the debug information of 32-bit programs is not read for arguments"
 
 
@@ -129,6 +131,19 @@ def jit_around(subject: Subject, address: int) -> Json:
     if subject.jit is None:
         subject.jit = JitMapTable(subject.read)
     return subject.jit.functions.functions_around(address)
+
+
+def text_lines(subject: Subject) -> Json:
+    """Python's default encoding; what is not valid in it is taken for Latin-1."""
+    data = subject.read(0, MOST_SOURCE + 1)
+    if len(data) > MOST_SOURCE:
+        raise MachineError(f"it has more than {MOST_SOURCE >> 20} MiB")
+    data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return [line[:LONGEST_LINE] for line in text.split("\n")]
 
 
 def memory_words(subject: Subject, addresses: list[int]) -> Json:

@@ -11,7 +11,7 @@ from .. import syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from mmap import mmap
 
 Stamp = tuple[int, ...]
@@ -45,6 +45,19 @@ def open_regular(path: str, follow: bool = True) -> int:
         raise MachineError(f"{path}: {error.strerror}") from None
     except ValueError:
         raise MachineError(f"{path!r} is not a path") from None
+
+
+def open_handle(root: int, path: str, check: Callable[[int], object]) -> int:
+    """The same for a path below the descriptor of a root folder; ``check`` may refuse the file before it is opened.
+    OSError too."""
+    handle = syscalls.open_in_root(root, path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not S_ISREG(os.fstat(handle).st_mode):
+            raise MachineError("it is not a regular file")
+        check(handle)
+        return os.open(_path_of(handle), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    finally:
+        os.close(handle)
 
 
 def map_regular(path: str) -> mmap:
@@ -83,6 +96,11 @@ _file_systems: dict[str, str] = {}  # by mount id
 
 def _is_served_elsewhere(handle: int) -> bool:
     """Whether a process or another machine serves the file system of a descriptor, found out without asking either."""
+    return file_system_of(handle).startswith(_ELSEWHERE)
+
+
+def file_system_of(handle: int) -> str:
+    """The kind of file system that a descriptor is on; "fuse" if that is not known."""
     with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as file:
         mount = next((line.split()[1] for line in file if line.startswith("mnt_id:")), "")
     if mount not in _file_systems:
@@ -90,7 +108,7 @@ def _is_served_elsewhere(handle: int) -> bool:
             rows = [line.partition(" - ") for line in file]
         _file_systems.clear()  # ids are reused
         _file_systems.update({row[0].split()[0]: row[2].split()[0] for row in rows if row[0] and row[2].split()})
-    return _file_systems.get(mount, "fuse").startswith(_ELSEWHERE)
+    return _file_systems.get(mount, "fuse")
 
 
 @contextmanager

@@ -132,6 +132,7 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("python_tasks", ([str], [(int, int)], [str], [(int, int, int)],
                                     [(int, int, bool, int, _word_of("waits", "ready", "runs"), int, int, [int], [int])],
                                     (int, int, int, int, bool, bool, int)), 4.0, 400 << 20),
+    ReaderQuestion("text_lines", [str], 0.5),  # of a source file
     ReaderQuestion("needed", ([str], [str])),
     ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
     ReaderQuestion("go_version", str),

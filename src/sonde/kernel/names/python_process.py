@@ -8,10 +8,9 @@ from ..foreign.process_memory import read_words
 from . import pythons
 from .user_symbols import Mapping, read_maps
 
-# Beginnings of the names of files that other implementations map.
+# Beginnings of the names of files.
 _GLIBC, _MUSL = ("libc.so.6", "libc-2"), ("ld-musl", "libc.musl")
 _C_LIBRARIES = (*_GLIBC, *_MUSL)
-_OTHERS = {"libpypy": "PyPy", "pypy": "PyPy", "graalpy": "GraalPy", "libpythonvm": "GraalPy"}
 
 
 class PythonProcess:
@@ -28,8 +27,7 @@ class PythonProcess:
             name = mapping.name.rpartition("/")[2]
             if name.startswith(_C_LIBRARIES):
                 self.c_library, self.has_glibc = mapping.path, not name.startswith(_MUSL)
-            other = next((_OTHERS[start] for start in _OTHERS if name.startswith(start)), "")
-            if other:
+            if other := pythons.other_implementation(mapping.name):
                 raise UsageError(f"process {pid} runs {other}, which keeps its threads and frames in ways of its own",
                                  ["CPython 3.11 to 3.14 is followed"])
             if mapping.path and pythons.may_hold_python(mapping.name) and not image:

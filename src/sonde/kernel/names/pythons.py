@@ -20,6 +20,15 @@ def may_hold_python(name: str) -> bool:
     return name.rpartition("/")[2].startswith(_NAMES)
 
 
+_OTHERS = {"libpypy": "PyPy", "pypy": "PyPy", "graalpy": "GraalPy", "libpythonvm": "GraalPy"}
+
+
+def other_implementation(name: str) -> str:
+    """The implementation of Python whose file this is, if it is another than CPython; else ""."""
+    last = name.rpartition("/")[2]
+    return next((_OTHERS[start] for start in _OTHERS if last.startswith(start)), "")
+
+
 class Interpreters:
     """The interpreters in files, each read once."""
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 VIEWS = {
     "folded": "stacks as lines that flame-graph scripts read",
     "flamegraph": "stacks as a flame graph, SVG",
+    "lines": "Python stacks beside the lines of the source; as HTML, CSV or JSON by the name of the file",
     "pprof": "stacks as a profile for pprof, compressed",
     "otlp": "stacks as OpenTelemetry profiles, which are in development",
     "heatmap": "histograms over time: on the terminal, or as SVG or HTML by the name of the file",
@@ -64,6 +65,8 @@ class Target(Record):
     table: tuple[str, ...] = ()  # the columns that a tool explains
     lead: tuple[str, ...] = ()   # what of an event stands in front of what it printed: "host" where there are many
     is_file: bool = True
+    form: str = ""    # of -f lines, if not that of the file's name
+    source: str = ""  # the source file to show as a whole: the end of its path
     memory: int = Memory().views  # bytes of what may be collected until the end
 
     @property
@@ -120,8 +123,8 @@ class Showing:
 
     def __init__(self, name: str, spec: ScriptSpec, path: str = "", quiet: bool = False, title: str = "",
                  unit: str = "", ending: Ending | None = None, memory: Memory | None = None,
-                 table: Sequence[str] = ()) -> None:
-        self._name = name
+                 table: Sequence[str] = (), form: str = "", source: str = "") -> None:
+        self._name, self._form, self._source = name, form, source
         self._class = check_view(name, spec)
         self._path = path
         name = os.path.basename(spec.source.name)
@@ -150,6 +153,7 @@ class Showing:
         assert self.stream is not None
         stream, where = self.stream, view_target(self.stream.descriptor, self._path, self._title)
         where.unit, where.memory, where.table = self._unit, self._memory, self._table
+        where.form, where.source = self._form, self._source
 
         def write_view(content: str | bytes) -> None:
             stream.write(content if isinstance(content, bytes) else encode_text(content))

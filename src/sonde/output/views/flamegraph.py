@@ -8,16 +8,16 @@ from zlib import crc32
 from ..look import read_asset
 from ..units import scale_value
 from . import svg
-from .stacks import KERNEL, WAKER, FlameNode, Folded, StackView, build_tree
+from .stacks import KERNEL, WAITS, WAKER, FlameNode, Folded, StackView, build_tree
 
 WIDTH, MARGIN, ROW, TOP, BOTTOM = 1200, 10, 17, 58, 28  # flame.js makes the width that of the window
 SIZE = 11.5    # of the text
 LEAST = 0.1    # units: narrower frames are left out
 SHADES = 6     # of each kind's colour
 _HUES = {"user": (28, 88, 63), "kernel": (205, 62, 64), "head": (145, 35, 66), "waker": (285, 45, 70),
-         "waker-kernel": (250, 42, 72)}
+         "waker-kernel": (250, 42, 72), "waiting": (340, 55, 74)}
 _LEGEND = {"head": "names", "user": "user, Python, JIT", "kernel": "kernel", "waker": "waker",
-           "waker-kernel": "waker's kernel"}
+           "waker-kernel": "waker's kernel", "waiting": "waits"}
 _CHANGES = {"style=\"fill:hsl(0,85%,60%)\"": "greater share than before", "style=\"fill:hsl(215,85%,60%)\"": "lesser"}
 
 
@@ -142,13 +142,17 @@ def _visible_boxes(root: FlameNode, heads: int) -> Iterator[Box]:
         for name in sorted(node.children):
             child = node.children[name]
             if child.total and child.total >= least:
-                above.append((depth + 1, at, child, "head" if depth < heads else _frame_kind(child, kind)))
+                above.append((depth + 1, at, child, _frame_kind(child, kind, depth < heads)))
             at += child.total
         pending += reversed(above)
 
 
-def _frame_kind(node: FlameNode, below: str) -> str:
+def _frame_kind(node: FlameNode, below: str, is_head: bool) -> str:
     """What a frame is, by its name and what is under it."""
+    if below == "waiting" or is_head and node.name == WAITS:
+        return "waiting"
+    if is_head:
+        return "head"
     if node.name == WAKER or below.startswith("waker"):
         return "waker-kernel" if node.name.endswith(KERNEL) else "waker"
     return "kernel" if node.name.endswith(KERNEL) or below == "kernel" else "user"

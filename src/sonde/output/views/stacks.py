@@ -32,6 +32,7 @@ _NAME = 100      # bytes of a name that is kept, beside its text
 KERNEL = "_[k]"  # after the names of kernel frames, as flame-graph scripts know it
 UNIT = "the numbers are "  # in a comment of a file of folded lines, before their unit
 WAKER = "--"     # between a stack and the stack of who woke it
+WAITS = "waits for the GIL"  # below the stacks of threads that wait
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
 _HOSTILE = {ord(";"): ":"} | CONTROLS
 
@@ -69,7 +70,7 @@ def fold_key(key: ScriptValue) -> tuple[str, ...]:
     """
     heads: list[str] = []
     segments = [_Segment()]
-    for part in _flatten_key(key):
+    for part in flatten_key(key):
         if isinstance(part, StackTrace):
             if not segments[-1].can_take(part, waker=len(segments) > 1):
                 segments.append(_Segment())
@@ -119,18 +120,20 @@ class _Segment:
         return [WAKER, *frames] if frames else [], False
 
 
-def _flatten_key(key: ScriptValue) -> Iterator[ScriptValue]:
+def flatten_key(key: ScriptValue) -> Iterator[ScriptValue]:
+    """The parts of a key, those of tuples in it too."""
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, tuple):
-            yield from _flatten_key(part)
+            yield from flatten_key(part)
         else:
             yield part
 
 
-def _flatten_types(types: Iterable[Type]) -> Iterator[Type]:
+def flatten_types(types: Iterable[Type]) -> Iterator[Type]:
+    """The same of their types."""
     for each in types:
         if isinstance(each, Tuple):
-            yield from _flatten_types(each.of)
+            yield from flatten_types(each.of)
         else:
             yield each
 
@@ -140,7 +143,7 @@ def head_names(named: MapSpec) -> list[str]:
     heads, segment = list[str](), set()
     types = key_types(named)
     labels = [*named.labels, *[""] * len(types)]
-    for name, each in [(label, each) for label, type in zip(labels, types) for each in _flatten_types([type])]:
+    for name, each in [(label, each) for label, type in zip(labels, types) for each in flatten_types([type])]:
         if not isinstance(each, Stack):
             heads.append(f"{name or 'key'}{len(heads) + 1 if not name or name in heads else ''}")
         elif each.kind in segment:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from ..maps.aggregates import Drawing, Stats
+    from .source_text import SourceText
 
 # What keys, values and arguments are once they are decoded: also of subclasses, as they stand below.
 ScriptValue: TypeAlias = ("int | float | str | bytes | tuple[ScriptValue, ...] | StructValue | InetAddress"
@@ -54,6 +55,9 @@ class DecodingContext(Clock, Protocol):
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
         """(function, source file, line) of a user address, after those of the functions that are inlined there; empty
         where that is not known, or not wanted."""
+
+    def source_text(self, file: str, tgid: int) -> SourceText | None:
+        """A file of Python's source as a process sees it; None where nobody can look, as in a recording."""
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id (hexadecimal) of the file mapped at ``address``, and the offset in that file."""
@@ -371,7 +375,7 @@ class PythonFrame(StackFrame):
 
 
 _TRACING = ("bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_test_run", "__bpf_prog_test_run",
-            "bpf_prog_test_run", "bpf_trampoline_",
+            "bpf_prog_test_run", "bpf_trampoline_", "perf_syscall_",
             "___bpf_prog_run", "__bpf_prog_run")  # the interpreter
 LOST = "[lost]"  # in the place of frames for which there was no room
 
@@ -415,6 +419,10 @@ class StackTrace:
     def entered(self) -> list[bool]:
         """For each Python frame, whether C called the interpreter for it."""
         return [bool(address & PYTHON_ENTERED) for address in self.addresses]
+
+    def source_text(self, file: str) -> SourceText | None:
+        """A source file of a Python frame, as its process sees it."""
+        return self._context.source_text(file, self.tgid)
 
     @property
     def frames(self) -> list[StackFrame]:
@@ -506,7 +514,7 @@ class ThreadStacks(RecordValue):
         return "\n" + "".join([f"        {escape(line) if escape else line}\n" for line in lines])
 
 
-_EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
+EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
 _INTERPRETER = ("_PyEval_", "PyEval_")  # and those that call them
 
 
@@ -521,7 +529,7 @@ def merge_python_frames(native: Sequence[_T], names: Sequence[str], python: Sequ
     interpreter frame are left out."""
     if not python:
         return list(native)
-    evaluating = [at for at, name in enumerate(names) if name.startswith(_EVALUATES)]
+    evaluating = [at for at, name in enumerate(names) if name.startswith(EVALUATES)]
     inner = evaluating[0] if evaluating else min(len(native), 1)
     if len(entered) != len(python) or sum(entered) != len(evaluating) or not entered[-1]:
         return [*native[:inner], *python]

@@ -16,6 +16,7 @@ from ..maps.access import Map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Mapping as Named
 
     from ...kernel.names.mappings import MappingLog
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _ID = Layout("=Q")
 _LINE_BREAKS = {ord("\n"): "\\n", ord("\r"): "\\r"}  # a name has one line, whatever a program calls its functions
 TRIES, PAUSE = 5, 0.0002  # looks at a program that is just being started, and seconds between them
+MOST_REFUSED = 64         # files of which it is said why they are not read
 MOST_NAMED = 1 << 15      # frames whose names are kept here
 
 
@@ -36,6 +38,7 @@ class Pythons:
         self._added = 0
         self._begun: dict[int, bytes] = {}  # images of processes that cannot be told apart yet
         self._interpreters = pythons.Interpreters()
+        self.begins: Callable[[int], object] = int  # called with each process
         self._refused: set[str] = set()  # files of which has been said why not
 
     def watch(self, log: MappingLog) -> None:
@@ -50,17 +53,27 @@ class Pythons:
 
     def add_mapping(self, pid: int, mapping: Mapping) -> None:
         """If it holds an interpreter, have stacks of this process read from now on."""
+        if other := pythons.other_implementation(mapping.name):
+            self._refuse(mapping.name, f"{other} keeps its frames in ways of its own")
+            return
         if not pythons.may_hold_python(mapping.name):
             return
         try:
             image = self._interpreters.find_image(pid, mapping)
         except MachineError as problem:
-            if mapping.name not in self._refused:
-                self._refused.add(mapping.name)
-                show_notice(f"WARNING: Python stacks and tasks of {mapping.name} are not read: {problem.message}")
+            self._refuse(mapping.name, problem.message)
             return
-        if image is not None and not self._add_process(pid, image):
+        if image is None:
+            return
+        if not self._add_process(pid, image):
             self._begun[pid] = image
+        self.begins(pid)  # afterwards: stacks are not read before the image is there
+
+    def _refuse(self, name: str, reason: str) -> None:
+        """Say once of a file why its processes are not followed."""
+        if name not in self._refused and len(self._refused) < MOST_REFUSED:
+            self._refused.add(name)
+            show_notice(f"WARNING: Python stacks and tasks of {name} are not read: {reason}")
 
     def look_again(self) -> None:
         """At processes whose execve() was still at work."""
@@ -107,7 +120,8 @@ class Pythons:
 def _mentions_python(pid: str) -> bool:
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
-            return b"python" in file.read()
+            mapped = file.read()
+            return b"python" in mapped or b"pypy" in mapped
     except OSError:
         return False
 
