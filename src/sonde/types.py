@@ -446,7 +446,7 @@ class Aggregate(Type):
     kind    u64 words per CPU
     count   [n]                          sum     [total]
     min/max [value, is_set]              avg     [n, total]         stats  [n, total]
-    hist    [buckets...]                 lhist   [underflow, buckets..., overflow]
+    hist    [buckets...]                 lhist   [underflow, buckets..., overflow]; with ``agg`` "sum" [..., total]
     tseries [stamp, value, extra] for each of ``high`` intervals of ``low`` ns; see below
 
     ``hist``'s bucket of a value, with ``bits`` = k (precision): negative → 0; value < 2^(k+1) → value + 1;
@@ -475,7 +475,7 @@ class Aggregate(Type):
     low: int = 0     # lhist; tseries: nanoseconds of an interval
     high: int = 0    # lhist; tseries: number of intervals
     step: int = 1
-    agg: str = ""    # tseries
+    agg: str = ""    # tseries; hist and lhist: "sum" if the last words are the sum of the values
     floating: bool = False
     units: int = 1   # lhist of floating-point numbers: low, high and step are in units of 1 / units
 
@@ -487,17 +487,22 @@ class Aggregate(Type):
     @property
     def words(self) -> int:
         """u64 words of state per CPU."""
-        if self.kind == "hist" and self.floating:
-            return 5 + ((FLOAT_HIGH - FLOAT_LOW) << self.bits)
-        if self.kind == "hist":
-            return 1 + ((64 - self.bits + 1) << self.bits)
-        if self.kind == "lhist":
-            return 2 + (self.high - self.low + self.step - 1) // self.step + self.floating
+        if self.row.buckets:
+            return self.buckets + (0 if self.agg != "sum" else FLOAT_SUM if self.floating else 1)
         if self.kind == "tseries":
             return 3 * self.high
         if self.floating and self.row.sums:
             return self.row.words - 1 + FLOAT_SUM
         return self.row.words
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets a histogram has."""
+        if self.kind == "lhist":
+            return 2 + (self.high - self.low + self.step - 1) // self.step + self.floating
+        if self.floating:
+            return 5 + ((FLOAT_HIGH - FLOAT_LOW) << self.bits)
+        return 1 + ((64 - self.bits + 1) << self.bits)
 
     @property
     def size(self) -> int:

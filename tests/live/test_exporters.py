@@ -19,6 +19,7 @@ import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ def check_samples(samples: dict[tuple[str, tuple[tuple[str, str], ...]], float])
     for bound in (0, 1, 3, 7, 15, 31, 63, 127, 255):
         assert samples["sonde_size_bucket", (comm, ("le", f"{bound}.0"))] == bound + 1
     assert samples["sonde_size_bucket", (comm, ("le", "+Inf"))] == CALLS == samples["sonde_size_count", (comm,)]
+    assert samples["sonde_size_sum", (comm,)] == sum(range(CALLS)) == samples["sonde_lin_sum", ()]
     assert samples["sonde_lin_bucket", (("le", "99.0"),)] == 100
     assert samples["sonde_s_count", ()] == CALLS and samples["sonde_s_sum", ()] == sum(range(CALLS))
     assert samples["sonde_last", ()] == CALLS - 1
@@ -222,7 +224,8 @@ def test_what_a_script_keeps_for_itself_is_no_metric(target: Path, tmp_path: Pat
 
 
 UNITS = ("\n// The argument, in microseconds\n@lat_us = hist(arg0); @total_ms = sum((uint64)arg0);\n"
-         "// @spent: seconds of work\n@spent = stats(arg0); @read_kb[comm] = sum((uint64)1); ")
+         "// @spent[NAME]: seconds of work\n@spent[comm] = stats(arg0); @read_kb[comm] = sum((uint64)1); "
+         "@below = hist((int64)arg0 - 1); @real_ms = hist(0.25); ")
 
 
 def test_metrics_are_in_base_units_with_unit_and_help(target: Path) -> None:
@@ -238,13 +241,22 @@ def test_metrics_are_in_base_units_with_unit_and_help(target: Path) -> None:
     for bound, count in (("0.0", 1), ("1e-06", 2), ("7e-06", 8), ("0.000255", 256), ("+Inf", CALLS)):
         assert samples["sonde_lat_seconds_bucket", (("le", bound),)] == count
     assert samples["sonde_seconds_total", ()] == sum(range(CALLS)) / 1000
-    assert samples["sonde_spent_seconds_sum", ()] == sum(range(CALLS))
+    assert samples["sonde_spent_seconds_sum", (("name", "counting"),)] == sum(range(CALLS))
+    assert samples["sonde_lat_seconds_sum", ()] == pytest.approx(sum(range(CALLS)) / 1e6)
+    assert samples["sonde_real_seconds_sum", ()] == CALLS * 0.25 / 1000
+    assert samples["sonde_below_bucket", (("le", "-1.0"),)] == 1 and ("sonde_below_sum", ()) not in samples
     assert samples["sonde_read_bytes_total", (("comm", "counting"),)] == CALLS * 1024
     assert "# HELP sonde_lat_seconds The argument, in seconds\n# TYPE sonde_lat_seconds histogram\n" in plain
     assert "# HELP sonde_spent_seconds seconds of work\n" in plain
     for name, unit in (("lat", "seconds"), ("read", "bytes"), ("trace_detached", "seconds")):
         assert f"# UNIT sonde_{name}_{unit} {unit}\n" in opened
-    assert opened.endswith("# EOF\n")
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+    read = {family.name: family for family in text_string_to_metric_families(opened)}  # ValueError: not by the standard
+    assert read["sonde_lat_seconds"].unit == "seconds" and read["sonde_below"].type == "histogram"
+    if shutil.which("promtool"):
+        done = subprocess.run(["promtool", "check", "metrics"], input=plain, capture_output=True, text=True,
+                              check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("words", [["export", "--prometheus", "0"], ["unit", "--prometheus"]])
@@ -268,6 +280,7 @@ class Receiver:
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.profiles: list[tuple[str, bytes]] = []
+        self.logs: list[Any] = []
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -277,6 +290,11 @@ class Receiver:
                 body = {"gzip": gzip.decompress, "deflate": zlib.decompress}.get(coding, bytes)(body)
                 if self.path == "/v1development/profiles":
                     outer.profiles.append((self.headers["Content-Type"], body))
+                elif self.path == "/v1/logs":
+                    from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs_service
+                    logs = logs_service.ExportLogsServiceRequest()
+                    logs.ParseFromString(body)
+                    outer.logs.append(logs)
                 else:
                     request = metrics_service.ExportMetricsServiceRequest()
                     request.ParseFromString(body)
@@ -329,7 +347,7 @@ def test_otlp_has_exact_counts(target: Path) -> None:
     size, = metrics["sonde_size"].histogram.data_points
     assert list(size.explicit_bounds) == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511]
     assert list(size.bucket_counts) == [1, 1, 2, 4, 8, 16, 32, 64, 128, CALLS - 256, 0] and size.count == CALLS
-    assert not size.HasField("sum")
+    assert size.sum == sum(range(CALLS))
     assert metrics["sonde_s_sum"].sum.data_points[0].as_int == sum(range(CALLS))
     assert metrics["sonde_last"].gauge.data_points[0].as_int == CALLS - 1
     units = {name: metric.unit for name, metric in metrics.items()}
@@ -337,6 +355,35 @@ def test_otlp_has_exact_counts(target: Path) -> None:
     assert (units["sonde_calls"], units["sonde_bytes"], units["sonde_size"]) == ("{event}", "By", "1")
     assert units["sonde_trace_traced_seconds"] == "s"
     assert {p.as_int for p in metrics["sonde_trace_lost_events"].sum.data_points} == {0}
+
+
+def test_rows_and_profiles_at_intervals_are_exact(target: Path) -> None:
+    """Whatever the maps are cleared for, nothing of them is lost to the metrics."""
+    program = (f'uprobe:{target}:counted {{ printf("n=%d by %s\\n", arg0, comm); @n[comm] = count(); '
+               "@[ustack(1)] = count(); }")
+    with Receiver() as receiver:
+        address = receiver.url.removeprefix("http://").removesuffix("/v1/metrics")
+        with Tracer("export", "--otlp-logs", address, "--otlp-profiles", address, "--otlp", address,
+                    "--interval", "0.1", "-e", program) as tracer:
+            for times in (1, 2):
+                subprocess.run([target, str(CALLS)], check=True)
+                until("a profile", lambda times=times: len(receiver.profiles) >= times)
+        assert tracer.status == 0 and f"Sent {2 * CALLS} rows" in tracer.stderr, tracer.stderr
+        metrics = receiver.metrics
+    records = [record for request in receiver.logs for resource in request.resource_logs
+               for scope in resource.scope_logs for record in scope.log_records]
+    assert [record.body.string_value for record in records] == [f"n={n} by counting" for n in range(CALLS)] * 2
+    assert all(records[at].time_unix_nano <= records[at + 1].time_unix_nano for at in range(len(records) - 1))
+    values = {each.key: each.value for each in records[7].attributes}
+    assert values["n"].int_value == 7 and values["sonde.probe"].string_value == f"uprobe:{target}:counted"
+    about = labels_of(receiver.logs[0].resource_logs[0].resource)
+    assert about["host.name"] == os.uname().nodename and about["service.instance.id"]
+    profiles = [ReadProfiles(body, "ExportProfilesServiceRequest") for _, body in receiver.profiles]
+    assert sum([count for each in profiles for samples in each.samples for count in samples.values()]) == 2 * CALLS
+    assert all(later.times[0][0] >= sum(each.times[0]) for each, later in pairwise(profiles))
+    assert profiles[0].resource["service.instance.id"] == about["service.instance.id"]
+    point, = metrics["sonde_map"].sum.data_points
+    assert point.as_int == 2 * CALLS
 
 
 def test_a_collector_that_is_away_is_said_once(target: Path) -> None:

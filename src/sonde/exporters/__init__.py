@@ -52,10 +52,26 @@ class Exporter:
     def export_event(self, event: Event, site: EventSite) -> None:
         """Export something that the script printed."""
 
+    def row_handler(self, index: int, site: EventSite,
+                    decode: Callable[[bytes, int], Event]) -> Callable[[bytes, int], object]:
+        """The function that exports one record of a site, the one with this index."""
+        return lambda buffer, offset: self.export_event(decode(buffer, offset), site)
+
     def compile_rows(self, index: int, context: DecodingContext) -> Callable[[Batch], object] | None:
         """The function that exports many records of a site, the one with this index; None if they have to come one by
         one."""
         return None
+
+    def due_maps(self) -> list[MapSpec]:
+        """The maps that are to be read and cleared now, and handed to ``add_map``; then comes ``end_period``."""
+        return []
+
+    def end_period(self) -> None:
+        """Export what the maps had since the last time."""
+
+    def end_messages(self) -> list[str]:
+        """The messages to the user at the end, when it has finished."""
+        return []
 
     def finish(self) -> None:
         """Export the final figures, and close: the run is over, but the maps can still be read."""

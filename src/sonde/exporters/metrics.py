@@ -14,6 +14,7 @@ gauge may: keys that are gone make room).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from math import nextafter
@@ -30,7 +31,7 @@ from ..runtime.maps.series import Series
 from ..runtime.provenance import Provenance
 from ..runtime.records.values import Item, Items, ScriptValue
 from ..spec import MapSpec, ScriptSpec
-from ..types import Aggregate, Bool, Enum, Float, Int
+from ..types import Aggregate, Bool, Enum, Float, Int, Type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
     from ..runtime.maps.aggregate_values import AggregateValue
 
 OTHER = "other"
+MOST_STEPS = 64    # of a histogram of equal steps all of which are bounds from the start
 MOST_PROBES = 100  # with a counter of lost events even while it is 0
 COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
 SECONDS, BYTES, RATE, NUMBER = "s", "By", "By/s", "1"  # UCUM's codes
-EVENTS, MAPPINGS, PROCESSES, GROUPS, KEYS, FAILURES, ADDRESSES, FILES = (
-    "{event}", "{mapping}", "{process}", "{group}", "{key}", "{failure}", "{address}", "{file}")
+EVENTS, MAPPINGS, PROCESSES, GROUPS, KEYS, FAILURES, ADDRESSES, FILES, STACKS, CALLS = (
+    "{event}", "{mapping}", "{process}", "{group}", "{key}", "{failure}", "{address}", "{file}", "{stack}", "{call}")
 _KINDS = {"count": COUNTER, "hist": HISTOGRAM, "lhist": HISTOGRAM, "stats": SUMMARY}
 
 Labels = tuple[str, ...]
@@ -52,10 +54,11 @@ Point: TypeAlias = "float | Summary | Buckets"
 
 class Buckets(Record):
     """A histogram: ``counts[i]`` values were at most ``bounds[i]`` and above the previous bound; the last count is of
-    those above all bounds."""
+    those above all bounds. ``sum`` is that of the values; None where it is not known, or could go down."""
 
     bounds: list[float]
     counts: list[int]
+    sum: float | None = None
 
     @property
     def total(self) -> int:
@@ -109,7 +112,8 @@ def explain_emptiness(spec: ScriptSpec, name: str) -> list[str]:
     rows, script = bool(row_sites(spec)), name or "SCRIPT"
     return [f"WARNING: no metrics but Sonde's own: {name or 'the script'} "
             f"{'prints rows, and keeps' if rows else 'keeps'} no numbers in maps",
-            f"HINT: for its rows: sonde export --parquet FILE {script}, sonde -f json {script}, sonde serve {script}"
+            f"HINT: for its rows: sonde export --otlp-logs {script}, sonde export --parquet FILE {script}, "
+            f"sonde -f json {script}, sonde serve {script}"
             if rows else "HINT: count in a map: @[comm] = count();"]
 
 
@@ -124,6 +128,8 @@ def add_values(one: AggregateValue, other: AggregateValue) -> AggregateValue:
         from copy import copy
         histogram = copy(one)
         histogram.counts = [a + b for a, b in zip(one.counts, other.counts)]
+        if one.value_sum is not None and other.value_sum is not None:
+            histogram.value_sum = one.value_sum + other.value_sum
         return histogram
     if isinstance(one, Stats) and isinstance(other, Stats):
         count, total = one.count + other.count, one.total + other.total
@@ -148,7 +154,9 @@ class MapMetric:
         self._gone_others = 0
         self._latest: list[Item] | None = None  # of a map that cannot be added up and is cleared
         self._label_sets: dict[Labels, None] = {}
-        self._low, self._high = 1 << 30, -1  # the buckets that have been used
+        # The buckets that have been used. Those of times are there from the start: rate() does not see the first events
+        # of a bucket that came later.
+        self._low, self._high = first_buckets(named.value, self.unit)
 
     def note_cleared(self, items: Items) -> None:
         """Note that the script emptied or zeroed the map, which contained this."""
@@ -205,11 +213,30 @@ class MapMetric:
     def _make_buckets(self, value: Histogram) -> Buckets:
         """The buckets, with the same bounds for all keys, so that they can be added up; they grow with the values."""
         if self._high < 0:
-            return Buckets([], [0])
+            return Buckets([], [0], _to_sum(value, self.unit))
         highs = [value.bucket_at(i).high for i in range(self._low, self._high + 1)]
         bounds = [_to_base(_greatest_below(high), self.unit) for high in highs if high is not None]
         counts = value.counts[self._low:self._high + 1]
-        return Buckets(bounds, [*counts[:len(bounds)], sum(counts[len(bounds):])])
+        total = None if bounds and bounds[0] < 0 else _to_sum(value, self.unit)
+        return Buckets(bounds, [*counts[:len(bounds)], sum(counts[len(bounds):])], total)
+
+
+def first_buckets(value: Type | None, unit: Unit | None) -> tuple[int, int]:
+    """The first and the last bucket that a histogram's metric has before it has values: of lhist(), those between its
+    bounds, if they are few; of times by power of two, from 1 microsecond (or 1, of coarser units) to 8 seconds."""
+    if isinstance(value, Aggregate) and not value.floating:
+        if value.kind == "lhist" and value.buckets <= MOST_STEPS:
+            return 1, value.buckets - 2
+        if value.kind == "hist" and not value.bits and unit is not None and unit.base == "seconds":
+            parts = unit.parts // unit.times
+            return max(parts // 10**6, 1).bit_length() + 1, (8 * parts).bit_length() + 1
+    return 1 << 30, -1
+
+
+def _to_sum(value: Histogram, unit: Unit | None) -> float | None:
+    """The sum of the values in the base unit; None if it is not known, or not a number."""
+    total = value.value_sum
+    return None if total is None or total != total else _to_base(total, unit)
 
 
 def _greatest_below(high: float) -> float:
@@ -273,7 +300,7 @@ class Gatherer:
             while taken & _sample_names(name, kind):
                 name = f"{name.removesuffix(ending)}_map{ending}"
             taken |= _sample_names(name, kind)
-            self.maps[named.name] = MapMetric(named, name, key_columns(named), most)
+            self.maps[named.name] = MapMetric(named, name, label_names(spec.source.text, named), most)
 
     def read_map(self, name: str, then: str) -> Items:
         """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing in it is lost."""
@@ -281,6 +308,10 @@ class Gatherer:
         if then and name in self.maps:
             self.maps[name].note_cleared(items)
         return items
+
+    def describe_families(self) -> dict[str, Family]:
+        """The metrics of the maps by their names, without values."""
+        return {name: metric.make_family([]) for name, metric in self.maps.items()}
 
     def gather_families(self) -> list[Family]:
         """All current metrics."""
@@ -297,6 +328,12 @@ class Gatherer:
             Family("detached_seconds", COUNTER, "for how long probes were detached since the budget was spent", (),
                    [((), losses.withheld.detached_ns / 1e9 if losses.withheld else 0)], SECONDS),
             Family("late_events", COUNTER, "events that came out of order", (), [((), losses.late)], EVENTS),
+            Family("short_stacks", COUNTER, "user stacks that were not followed to their end", (),
+                   [((), losses.short)], STACKS),
+            Family("early_stacks", COUNTER, "Python stacks of processes that were not known yet", (),
+                   [((), losses.early)], STACKS),
+            Family("unreturned_calls", GAUGE, "calls that have not returned", ("function",),
+                   [((name,), count) for name, count in losses.unreturned], CALLS),
             Family("unseen_mappings", COUNTER, "mappings of processes that were not seen", (),
                    [((), losses.unseen)], MAPPINGS),
             Family("shared_addresses", COUNTER, "addresses at which a process had one program after another", (),
@@ -339,11 +376,40 @@ def _failure_counts(losses: Losses) -> list[tuple[Labels, Point]]:
     return [*sums.items()]
 
 
+def counter_sample(name: str) -> str:
+    """The name of a counter's samples in Prometheus."""
+    return f"{name.removesuffix('_total')}_total"
+
+
 def _sample_names(name: str, kind: str) -> set[str]:
     """The names of a metric and of its samples in Prometheus: two metrics must not share one."""
     ends = {COUNTER: ["_total"], HISTOGRAM: ["_bucket", "_count", "_sum"], SUMMARY: ["_count", "_sum"]}
     stem = name.removesuffix("_total") if kind == COUNTER else name
     return {stem, *[stem + end for end in ends.get(kind, [])]}
+
+
+# Where a comment names the keys of a map: in COLUMNS of the head, or in a note on the map.
+_DECLARED_KEYS = r"(?m)^//   (?:@\w*\[[\w, ]*\], )*{0}\[([A-Z0-9_, ]+)\](?:,|  )|^[ \t]*// {0}\[([\w, ]+)\]: "
+_RESERVED = {"le", "quantile"}  # labels that mean something else
+
+
+def label_names(text: str, named: MapSpec) -> Labels:
+    """The names of a map's labels: those of its keys as the script declares them (``// @sent[COMM, PORT]: bytes``, or
+    so in COLUMNS), in small letters, else as it writes the keys. Each is valid in Prometheus, and there is one of
+    each."""
+    names = list(key_columns(named))
+    for match in re.finditer(_DECLARED_KEYS.format(re.escape(named.name)), text):
+        declared = [part.strip().lower() for part in (match[1] or match[2]).split(",")]
+        if len(declared) == len(names) and all(declared):
+            names = declared
+            break
+    labels: list[str] = []
+    for name in names:
+        label = "".join([c if c.isascii() and c.isalnum() else "_" for c in name]).lstrip("_") or "key"
+        while label[0].isdigit() or label in _RESERVED or label in labels:
+            label = f"_{label}" if label[0].isdigit() else f"{label}_"
+        labels.append(label)
+    return tuple(labels)
 
 
 def help_text(named: MapSpec, unit: Unit | None) -> str:

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import opentelemetry.sdk.metrics.export as metrics
 
+    from .resource import Facts
 
 DEFAULT = "http://127.0.0.1:4318/v1/metrics"
 TIMEOUT = 5.0  # s for one export
@@ -22,31 +23,19 @@ LAST = 3.0     # s at the end, for the one that goes on and the last
 _CONNECT = 1.0  # s
 
 
-def _describe_machine() -> dict[str, str]:
-    """Whose figures these are, by OpenTelemetry's names. The user's own OTEL_RESOURCE_ATTRIBUTES go before them."""
-    from os import uname
-
-    from ..base.version import __version__
-    machine = uname()
-    return {"service.name": "sonde", "service.version": __version__, "host.name": machine.nodename,
-            "host.arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine.machine, machine.machine),
-            "os.type": "linux", "os.version": machine.release}
-
-
 class OtlpExporter(Base):
     """Sends every ``interval`` seconds, and at the end, from a thread of its own. Failures are reported with
     ``complain``; figures are totals, so the next export makes up for them, and the last has all."""
 
     def __init__(self, endpoint: str, gather: Callable[[], list[Family]], interval: float,
-                 complain: Callable[[str], object], script: str = "") -> None:
+                 complain: Callable[[str], object], facts: Callable[[], Facts]) -> None:
         self._endpoint = complete_endpoint(endpoint, DEFAULT) if endpoint else DEFAULT
         self._sdk = import_extra("opentelemetry.sdk.metrics.export", "export")
         resources = import_extra("opentelemetry.sdk.resources", "export")
         scopes = import_extra("opentelemetry.sdk.util.instrumentation", "export")
         module = import_extra("opentelemetry.exporter.otlp.proto.http.metric_exporter", "export")
         self._exporter = module.OTLPMetricExporter(endpoint=self._endpoint, timeout=TIMEOUT)
-        facts = _describe_machine() | ({"sonde.script": script} if script else {})
-        self._resource = resources.Resource.create(facts).merge(resources.OTELResourceDetector().detect())
+        self._sdk_resource, self._resource, self._facts = resources.Resource.create(), resources.Resource, facts
         self._scope = scopes.InstrumentationScope("sonde")
         self._gather, self._interval, self._complain = gather, interval, complain
         self._began = time.time_ns()
@@ -92,8 +81,9 @@ class OtlpExporter(Base):
         """All current metrics, as the SDK represents them."""
         sdk = self._sdk
         gathered = [metric for family in self._gather() if family.points for metric in self._family_metrics(family)]
+        resource = self._sdk_resource.merge(self._resource(self._facts()))
         scope = sdk.ScopeMetrics(self._scope, gathered, "")
-        data: metrics.MetricsData = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], "")])
+        data: metrics.MetricsData = sdk.MetricsData([sdk.ResourceMetrics(resource, [scope], "")])
         return data
 
     def _family_metrics(self, family: Family) -> list[metrics.Metric]:
@@ -105,7 +95,7 @@ class OtlpExporter(Base):
                     for labels, value in points]
 
         if family.kind == HISTOGRAM:
-            points = [sdk.HistogramDataPoint(dict(zip(family.labels, labels)), self._began, now, value.total, None,
+            points = [sdk.HistogramDataPoint(dict(zip(family.labels, labels)), self._began, now, value.total, value.sum,
                                              value.counts, [float(bound) for bound in value.bounds], None, None)
                       for labels, value in family.points if isinstance(value, Buckets)]
             return [sdk.Metric(family.name, family.help, family.unit, sdk.Histogram(points, total))]

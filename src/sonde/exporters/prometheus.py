@@ -178,13 +178,12 @@ class Collector:
         return converted
 
     def _convert_histogram(self, family: Family) -> Any:
-        """A histogram without a sum: a map of buckets does not have it, and a guess would look like the truth."""
+        """A histogram; one without a sum has no count either (OpenMetrics): the bucket of +Inf is its count."""
         histogram: Any = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels),
                                                                 unit=prometheus_unit(family))
         for values, point in family.points:
             assert isinstance(point, Buckets)
             counts = list(accumulate(point.counts))
             bounds = [*[str(float(bound)) for bound in point.bounds], "+Inf"]
-            histogram.add_metric(list(values), buckets=list(zip(bounds, counts)), sum_value=None)
-            histogram.add_sample(f"{family.name}_count", dict(zip(family.labels, values)), point.total)
+            histogram.add_metric(list(values), buckets=list(zip(bounds, counts)), sum_value=point.sum)
         return histogram

@@ -29,12 +29,13 @@ def _aggregate_type(context: CheckContext, node: Call, kind: str, types: Types) 
     number = convert.as_int(types[0]) if types else None
     signed = number is None or number.signed or kind in ("hist", "lhist")
     numbers = [arg.const for arg in node.args[1:]]
+    summed = "sum" if context.options.sums else ""
     if kind == "hist":
         bits = numbers[0] if numbers else 0
         if not 0 <= bits <= 5:
             context.error("bad-argument", f"hist: bits {bits} must be 0..5", node)
             return None
-        return Aggregate(kind, signed, bits, floating=floating)
+        return Aggregate(kind, signed, bits, agg=summed, floating=floating)
     if kind == "tseries":
         return _check_series(context, node, signed)
     if kind != "lhist":
@@ -57,7 +58,7 @@ def _aggregate_type(context: CheckContext, node: Call, kind: str, types: Types) 
         context.error("bad-argument", problem, node)
         return None
     high -= (high - low) % step  # the last bucket is whole
-    return Aggregate(kind, signed, 0, low, high, step, floating=floating, units=units)
+    return Aggregate(kind, signed, 0, low, high, step, summed, floating, units)
 
 
 _MOST_DECIMALS = 6

@@ -21,7 +21,7 @@ _TIMES = "seconds"
 _SAME, _WITH = "the same", ("with -", "with --")
 LONGEST = 400  # characters of what is said of a map
 _MOST_LINES = 10
-_OF_MAP = r"(?m)^[ \t]*// (@\w+): (.+)$"
+_OF_MAP = r"(?m)^[ \t]*// (@\w+)(?:\[[\w, ]+\])?: (.+)$"  # // @sent[COMM]: bytes sent
 _ALTERNATIVE = r"[;,]? with (-\w):? (\w+seconds)\b"  # what an option makes of the first word
 
 

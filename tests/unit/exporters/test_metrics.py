@@ -10,6 +10,7 @@ import pytest
 from sonde import types as t
 from sonde.exporters.metrics import Buckets, Family, Gatherer, MapMetric, Summary, explain_emptiness
 from sonde.runtime.losses import Losses
+from sonde.runtime.maps.aggregate_values import aggregate_value
 from sonde.runtime.maps.aggregates import Histogram, Stats
 from sonde.runtime.maps.float_aggregates import FloatLinearHistogram
 from sonde.source import Source
@@ -107,10 +108,40 @@ def test_help_is_what_the_script_says_in_the_unit_of_the_metric() -> None:
 def test_bounds_of_a_histogram_are_in_the_base_unit() -> None:
     made = family("@usecs", t.Aggregate("hist"), buckets(5, 1500))
     point = made.points[0][1]
-    assert isinstance(point, Buckets) and point.bounds[0] == 7e-06 and point.bounds[-1] == 0.002047
+    assert isinstance(point, Buckets) and (point.bounds[0], point.bounds[-1]) == (1e-06, 8.388607)
+    assert point.bounds[2] == 7e-06 and [count for count in point.counts if count] == [1, 1]
     assert made.name == "sonde_tool_seconds" and point.total == 2
+    assert family("@ms", t.Aggregate("hist"), buckets(1)).points[0][1].bounds[0] == 0.001
+    assert family("@ns", t.Aggregate("hist"), buckets(1)).points[0][1].bounds[0] == 1e-09, "what is less is there, too"
     plain = family("@size", t.Aggregate("hist"), buckets(5)).points[0][1]
     assert isinstance(plain, Buckets) and plain.bounds == [7], "integers stay integers"
+
+
+def test_the_sum_of_a_histogram_is_in_the_base_unit_and_adds_up() -> None:
+    def summed(total: int, *values: int) -> Histogram:
+        histogram = buckets(*values)
+        histogram.value_sum = total
+        return histogram
+    kind = t.Aggregate("hist", agg="sum")
+    assert kind.words == kind.buckets + 1 == t.Aggregate("hist").words + 1
+    assert family("@usecs", kind, summed(1505, 5, 1500)).points[0][1].sum == 0.001505
+    made = MapMetric(MapSpec("@n", "hash", 8, 8, 16, value=kind), "sonde_n", (), 9)
+    made.note_cleared([(None, summed(5, 5))])
+    point = made.make_family([(None, summed(7, 7))]).points[0][1]
+    assert isinstance(point, Buckets) and point.sum == 12 and point.total == 2
+    below = buckets(5)
+    below.counts[0], below.value_sum = 1, 2
+    assert family("@n", kind, below).points[0][1].sum is None, "a sum with negative values may go down"
+    assert family("@n", t.Aggregate("hist"), buckets(5)).points[0][1].sum is None
+
+
+def test_the_words_of_a_summed_histogram() -> None:
+    kind = t.Aggregate("lhist", low=0, high=20, step=5, agg="sum")
+    value = aggregate_value(kind, [0, 1, 2, 0, 0, 3, (1 << 64) - 7])
+    assert isinstance(value, Histogram) and (value.counts, value.value_sum) == ([0, 1, 2, 0, 0, 3], -7)
+    real = t.Aggregate("hist", floating=True, agg="sum")
+    value = aggregate_value(real, [0] * real.buckets + [0, 0, 0, 0, 1 << 31, 2, 0, 0])
+    assert isinstance(value, Histogram) and value.value_sum == 2.5
 
 
 def test_two_maps_of_one_name_but_for_the_unit() -> None:

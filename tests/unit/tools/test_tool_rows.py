@@ -10,7 +10,9 @@ import pytest
 from compiled import world
 from sonde import compiling, tools
 from sonde.errors import SondeError
+from sonde.exporters.metrics import Gatherer
 from sonde.output.table_rows import table_cells
+from sonde.runtime.losses import Losses
 from sonde.semantics.script_options import Options
 from sonde.source import Source
 from sonde.spec import EventSite, ScriptSpec
@@ -80,6 +82,15 @@ def test_headings_have_the_columns_of_the_help(name: str) -> None:
                 text = "".join([part.literal for part in site.parts])
                 words = set(text.replace(":", " ").replace(",", " ").split())
                 assert {word for word in words if any(map(str.isalnum, word))} <= explained
+
+
+@pytest.mark.parametrize("name", tools.tool_names())
+def test_metrics_are_explained_and_their_labels_have_names(name: str) -> None:
+    for spec in compile_variants(name):
+        gatherer = Gatherer(spec, lambda map, then: [], lambda: Losses([], [], []), name)
+        for metric in gatherer.maps.values():
+            assert not [label for label in metric.labels if label.startswith("key")], metric.name
+            assert not metric.make_family([]).help.startswith("map @"), metric.name
 
 
 def test_the_check_finds_a_line_of_no_kind() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...output import Output
     from ...runtime.records.batch import Batch, Records
     from ...source import Source
+    from ...spec import MapSpec
     from ..options import Parsed
 
 PAGE = """\
@@ -29,7 +30,8 @@ export: give what a script or a tool collects to Prometheus, OpenTelemetry or Pa
 USAGE
   sonde export --prometheus [ADDRESS] SCRIPT [parameters]
   sonde export --otlp [URL] [--interval SECONDS] SCRIPT [parameters]
-  sonde export --otlp-profiles [URL] SCRIPT [parameters]
+  sonde export --otlp-logs [URL] SCRIPT [parameters]
+  sonde export --otlp-profiles [URL] [--interval SECONDS] SCRIPT [parameters]
   sonde export --parquet FILE SCRIPT [parameters]
 
   SCRIPT is a file, a tool, or -e PROGRAM; -p and -c work as everywhere. Runs until Ctrl-C, SIGTERM, or exit().
@@ -39,9 +41,12 @@ OPTIONS
   --prometheus [ADDRESS]   serve http://ADDRESS/metrics (127.0.0.1:9941); read anew for each scrape
   --otlp [URL]             send to a collector (http://127.0.0.1:4318/v1/metrics), and once more at the end; what is
                            missing in URL is as here: HOST:4318 is http://HOST:4318/v1/metrics
-  --otlp-profiles [URL]    send maps keyed by stacks to a collector as a profile when the run ends
+  --otlp-logs [URL]        send what a tool or printf() prints, row by row, as log records
+                           (http://127.0.0.1:4318/v1/logs)
+  --otlp-profiles [URL]    send maps keyed by stacks to a collector as a profile: when the run ends or, with --interval,
+                           also meanwhile, each time of what came since
                            (http://127.0.0.1:4318/v1development/profiles); alpha, as OTLP's profiles are
-  --interval SECONDS       between two sendings of --otlp (10)
+  --interval SECONDS       between two sendings of --otlp (10), or two profiles
   --parquet FILE           write events and maps; with several tables FILE.events.parquet, FILE.MAP.parquet ...
   --keys NUMBER            label sets of each map (1000); what comes later counts as "other"
   --prefix NAME            metrics are called sonde_NAME_MAP (the file's or tool's name)
@@ -67,16 +72,18 @@ EXAMPLE
   sonde_calls_total{comm="sshd"} 2371.0
 
 NEEDS
-  the Python packages of the extra `export`, but for --otlp-profiles; without them it is said how to get them
+  the Python packages of the extra `export`, but for --otlp-logs and --otlp-profiles; without them it is said how to
+  get them
 
 NOTES
-  Labels are called as the keys are written in the script (comm, args.ret -> ret), or as in a record's key. Histograms
-  have no sum, since the map has none. What a script prints and clears at intervals is added up. `sonde unit` makes a
-  systemd service of it. A map whose values are no numbers is left out, and said; and so are, silently, maps that the
-  script clears in `end` and never prints: it keeps them for itself.
+  Labels are called as the script names its keys (// @sent[COMM, PORT]: bytes, or so in COLUMNS), or as they are
+  written (comm, args.ret -> ret). For their sums, histograms keep one word more in the kernel than in other runs. What
+  a script prints and clears at intervals is added up. `sonde unit` makes a systemd service of it. A map whose values
+  are no numbers is left out, and said; and so are, silently, maps that the script clears in `end` and never prints: it
+  keeps them for itself.
 """
 
-_TARGETS = ["prometheus", "otlp-profiles", "otlp", "parquet"]
+TARGETS = ("prometheus", "otlp", "otlp-logs", "otlp-profiles", "parquet")
 
 
 def main(parsed: Parsed) -> int:
@@ -87,7 +94,7 @@ def main(parsed: Parsed) -> int:
     if source is None:
         return 0
     options, process = requests.options_and_process(parsed, params)
-    options.timed = True
+    options.timed, options.sums = True, "prometheus" in exports or "otlp" in exports
     trace = requests.new_trace(source, options, process, parsed)
     for warning in trace.spec.warnings if options.warnings else []:
         requests.print_to_stderr(warning.render())
@@ -99,17 +106,19 @@ def requested_exports(parsed: Parsed) -> dict[str, str]:
     """The exporters with their arguments; puts the script at the head of ``parsed.words``."""
     own = parsed.command_options
     del parsed.words[0]
-    for name in ("otlp", "otlp-profiles", "prometheus"):
+    for name in TARGETS[:-1]:
         word = own.get(name, "")
         if word and "://" not in word and not _is_address(word):
             if parsed.has("e"):
                 raise UsageError(f"--{name} takes an address, not '{word}'", ["for example collector:4318"])
             parsed.words.insert(0, word)  # it was the script already
             own[name] = ""
-    exports: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
+    exports: dict[str, str] = {name: own.pop(name) for name in TARGETS if name in own}
     if not exports:
-        raise UsageError("export where to? --prometheus, --otlp, --otlp-profiles or --parquet FILE",
+        raise UsageError("export where to? --prometheus, --otlp, --otlp-logs, --otlp-profiles or --parquet FILE",
                          ["sonde export --help explains"])
+    if "interval" in own and "otlp-profiles" in exports:
+        exports["period"] = own["interval"]
     exports["interval"], exports["keys"] = own.pop("interval", "10"), own.pop("keys", "1000")
     if not _is_decimal(exports["interval"]) or not 0.1 <= float(exports["interval"]) <= 86400:
         raise UsageError(f"--interval takes a number of seconds from 0.1 to 86400, not '{exports['interval']}'")
@@ -156,21 +165,19 @@ def _run_export(trace: TracedRun, parsed: Parsed, exports: dict[str, str]) -> in
                 out.write_note(exporter.start_message())
         out.report_attached(len(trace.spec.probes))
         tell_manager("READY=1")
-        status = _run_exporters(trace, _make_handlers(trace, gatherer, exporters, out), exporters, out, lock)
+        status = _run_exporters(trace, gatherer, exporters, out, lock)
     finally:
         tell_manager("STOPPING=1")
         with ExitStack() as ending:  # all of them, whatever one says
             for exporter in exporters:
                 ending.callback(exporter.finish)
-        for line in [line for each in exporters for line in getattr(each, "end_messages", list)()]:
+        for line in [line for each in exporters for line in each.end_messages()]:
             out.write_note(line)
     return status or int(any(exporter.failed for exporter in exporters))
 
 
 def _make_exporters(trace: TracedRun, gatherer: Gatherer, exports: dict[str, str],
                     lock: AbstractContextManager[object]) -> list[Exporter]:
-    from .. import requests
-
     def gather_families() -> list[Family]:
         with lock:
             return gatherer.gather_families()
@@ -184,14 +191,8 @@ def _make_exporters(trace: TracedRun, gatherer: Gatherer, exports: dict[str, str
         if "prometheus" in exports:
             from ...exporters.prometheus import PrometheusExporter as Prometheus
             made.append(Prometheus(exports["prometheus"], gather_families))
-        if "otlp" in exports:
-            from ...exporters.otlp import OtlpExporter as Otlp
-            made.append(Otlp(exports["otlp"], gather_families, float(exports["interval"]), requests.print_to_stderr,
-                             script_name(trace.source)))
-        if "otlp-profiles" in exports:
-            from ...exporters.otlp_profiles import ProfilesExporter as Profiles
-            made.append(Profiles(exports["otlp-profiles"], trace.spec, trace.memory.views, lambda: trace.provenance,
-                                 requests.print_to_stderr))
+        if any(name.startswith("otlp") for name in exports):
+            _add_senders(made, trace, gather_families, exports, lock)
     except BaseException:
         for exporter in made:
             exporter.finish()
@@ -199,8 +200,33 @@ def _make_exporters(trace: TracedRun, gatherer: Gatherer, exports: dict[str, str
     return made
 
 
-def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], object]], exporters: list[Exporter],
-                   out: Output, lock: AbstractContextManager[object]) -> int:
+def _add_senders(made: list[Exporter], trace: TracedRun, gather: Callable[[], list[Family]], exports: dict[str, str],
+                 lock: AbstractContextManager[object]) -> None:
+    """Make the exporters to a collector."""
+    from ...exporters.resource import Resource
+    from .. import requests
+    name, tell = script_name(trace.source), requests.print_to_stderr
+    options = trace.options
+    facts = Resource(name, trace.provenance.command, options.pid or options.cpid, options.group).facts
+
+    def losses() -> list[str]:
+        with lock:
+            return trace.losses.sentences
+
+    if "otlp" in exports:
+        from ...exporters.otlp import OtlpExporter as Otlp
+        made.append(Otlp(exports["otlp"], gather, float(exports["interval"]), tell, facts))
+    if "otlp-logs" in exports:
+        from ...exporters.otlp_logs import LogsExporter as Logs
+        made.append(Logs(exports["otlp-logs"], trace.spec, trace.context, facts, losses, tell, name))
+    if "otlp-profiles" in exports:
+        from ...exporters.otlp_profiles import ProfilesExporter as Profiles
+        made.append(Profiles(exports["otlp-profiles"], trace.spec, trace.memory.views, lambda: trace.provenance, tell,
+                             facts, float(exports.get("period", "0"))))
+
+
+def _run_exporters(trace: TracedRun, gatherer: Gatherer, exporters: list[Exporter], out: Output,
+                   lock: AbstractContextManager[object]) -> int:
     """Run the exporters until the script ends. Readers and writers of the maps hold the lock."""
     from time import time_ns
 
@@ -208,9 +234,15 @@ def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], objec
     from ...output.losses import report_losses
     session = trace.session
     session.tell = out.write_note
-    of_many = _compile_rows(trace, exporters)
+    handlers, of_many = _make_handlers(trace, gatherer, exporters, out), _compile_rows(trace, exporters)
     for records in RunLoop(trace, longest_wait=lambda: 1.0):
         _handle_records(handlers, of_many, records, lock)
+        for exporter in exporters:
+            if maps := exporter.due_maps():
+                with lock:
+                    for named in maps:
+                        _export_map(gatherer, exporters, named, "clear", time_ns())
+                    exporter.end_period()
         out.flush()
     for records in trace.drain_batches():
         _handle_records(handlers, of_many, records, lock)
@@ -223,6 +255,16 @@ def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], objec
     report_losses(out, session.losses())
     out.flush(True)
     return session.status if session.reason == "exit" else 0
+
+
+def _export_map(gatherer: Gatherer, exporters: list[Exporter], named: MapSpec, then: str, shown: int) -> None:
+    """Give a map to all exporters, with what happens to it now; ``shown``: when the script showed it (ns since 1970),
+    or 0."""
+    items = gatherer.read_map(named.name, then)
+    for exporter in exporters:
+        exporter.add_map(named, items, then)
+        if shown:
+            exporter.export_map(named, items, shown)
 
 
 def _compile_rows(trace: TracedRun, exporters: list[Exporter]) -> dict[int, Callable[[Batch], object]]:
@@ -264,18 +306,16 @@ def _make_handlers(trace: TracedRun, gatherer: Gatherer, exporters: list[Exporte
             def export_map(buffer: bytes, offset: int) -> None:
                 if site.kind != "print_map" and not trace.knows_map(named.name):
                     return
-                items = gatherer.read_map(named.name, then)
-                for exporter in exporters:
-                    exporter.add_map(named, items, then)
-                if site.kind == "print_map" or then == "clear" and named.at_end == "shows":
-                    when = trace.context.wall_clock(decode(buffer, offset).time, "boot")
-                    for exporter in exporters:
-                        exporter.export_map(named, items, when)
+                shown = site.kind == "print_map" or then == "clear" and named.at_end == "shows"
+                when = trace.context.wall_clock(decode(buffer, offset).time, "boot") if shown else 0
+                _export_map(gatherer, exporters, named, then, int(when))
             return export_map
         if takers and is_row(site):
-            def export_event(buffer: bytes, offset: int) -> None:
-                for exporter in takers:
-                    exporter.export_event(decode(buffer, offset), site)
-            return export_event
+            of_takers = [exporter.row_handler(index, site, decode) for exporter in takers]
+
+            def export_row(buffer: bytes, offset: int) -> None:
+                for handle in of_takers:
+                    handle(buffer, offset)
+            return export_row if len(of_takers) > 1 else of_takers[0]
         return plain[index] or (lambda buffer, offset: None)
     return [make_handler(index) for index in range(len(trace.spec.sites))]

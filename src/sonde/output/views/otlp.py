@@ -40,8 +40,10 @@ class OtlpView(StackView):
         self.write(encode_profiles(self.folded, shown, self.target.unit, self.run))
 
 
-def encode_profiles(folded: Folded, maps: list[MapSpec], unit: str, run: Provenance | None) -> bytes:
-    """The ProfilesData message of maps keyed by stacks; ``unit`` is that of a single map's values."""
+def encode_profiles(folded: Folded, maps: list[MapSpec], unit: str, run: Provenance | None,
+                    resource: bytes = b"") -> bytes:
+    """The ProfilesData message of maps keyed by stacks; ``unit`` is that of a single map's values, ``resource`` the
+    encoded attributes where the run is not all that is known."""
     tables = _Dictionary()
     samples: list[list[bytes]] = [[] for _ in maps]
     for index, labels, functions, weight in split_samples(folded, maps):
@@ -60,7 +62,7 @@ def encode_profiles(folded: Folded, maps: list[MapSpec], unit: str, run: Provena
     facts = {"service.name": "sonde"}
     if run is not None:
         facts |= {"host.name": run.host, "os.version": run.kernel, "sonde.command": run.command}
-    resource = b"".join([message(1, text(_KEY, key) + message(_VALUE, text(_STRING_VALUE, value)))
+    resource = resource or b"".join([message(1, text(_KEY, key) + message(_VALUE, text(_STRING_VALUE, value)))
                          for key, value in facts.items()])
     scope = message(_SOURCE, text(1, "sonde"))
     source = message(_SOURCE, resource) + message(_PROFILES, scope + b"".join(profiles))

@@ -23,16 +23,14 @@ def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None =
     """
     signed = type.signed if signed is None else signed
     kind = type.kind
+    if type.row.buckets:
+        return _histogram(type, words)
     if type.floating:
         from .float_aggregates import float_aggregate
         return float_aggregate(type, words)
-    if kind == "hist":
-        return Histogram(words, type.bits)
     if kind == "tseries":
         from .series import make_series
         return make_series(type, words)
-    if kind == "lhist":
-        return LinearHistogram(words, type.low, type.high, type.step)
     if kind == "count":
         return words[0]
     if kind == "sum":
@@ -43,3 +41,18 @@ def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None =
     average = divide_toward_zero(total, count) if count else 0
     return average if kind == "avg" else Stats(count, average, total)
 
+
+def _histogram(type: Aggregate, words: Sequence[int]) -> AggregateValue:
+    """The histogram of buckets, and the sum that may follow them."""
+    counts, total = words[:type.buckets], words[type.buckets:]
+    if type.floating:
+        from .float_aggregates import float_histogram, read_sum
+        histogram = float_histogram(type, counts)
+        if total:
+            histogram.value_sum = read_sum(total)
+        return histogram
+    histogram = Histogram(counts, type.bits) if type.kind == "hist" else \
+        LinearHistogram(counts, type.low, type.high, type.step)
+    if total:
+        histogram.value_sum = read_word(total[0], True)
+    return histogram

@@ -65,6 +65,7 @@ class Histogram(Drawing):
     kind = "hist"
     divides = True  # its counts, by print()'s divisor
     holds_floats = False  # it counts floating-point numbers
+    value_sum: int | float | None = None  # of the values, where the map has it (Options.sums)
 
     def __init__(self, counts: Sequence[int], bits: int = 0) -> None:
         self.counts = list(counts)

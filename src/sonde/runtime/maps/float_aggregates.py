@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 _LEAST = 5e-324  # the least number above 0
 
 
-def float_aggregate(type: Aggregate, words: Sequence[int]) -> float | Stats | Histogram:
-    """The value of an aggregate's words. A min() or max() that was never set is 0."""
+def float_histogram(type: Aggregate, counts: Sequence[int]) -> Histogram:
+    """The histogram of its buckets."""
     if type.kind == "hist":
-        return FloatHistogram(words, type.bits)
-    if type.kind == "lhist":
-        return FloatLinearHistogram(words, type.low, type.high, type.step, type.units)
+        return FloatHistogram(counts, type.bits)
+    return FloatLinearHistogram(counts, type.low, type.high, type.step, type.units)
+
+
+def float_aggregate(type: Aggregate, words: Sequence[int]) -> float | Stats:
+    """The value of the words of other aggregates. A min() or max() that was never set is 0."""
     if type.kind in ("min", "max"):
         return float_of_key(to_signed(words[0])) if words[1] else 0.0
     if type.kind == "sum":

@@ -70,11 +70,18 @@ def _update_hist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plai
         part = lo.b.alu("rsh", value, lo.b.alu("sub", exponent, bits))
         lo.b.set(bucket, lo.b.alu("add", lo.b.alu("add", steps, part), 1 - (1 << bits)))
     lo.b.start(have)
-    count_bucket(lo, mem, bucket, aggregate.words, plain)
+    _count_value(lo, mem, aggregate, bucket, value, plain)
 
 
 def _update_lhist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
-    count_bucket(lo, mem, linear_bucket(lo, value, aggregate, aggregate.words - 1), aggregate.words, plain)
+    bucket = linear_bucket(lo, value, aggregate, aggregate.buckets - 1)
+    _count_value(lo, mem, aggregate, bucket, value, plain)
+
+
+def _count_value(lo: Lower, mem: Mem, aggregate: Aggregate, bucket: Operand, value: Operand, plain: bool) -> None:
+    count_bucket(lo, mem, bucket, aggregate.buckets, plain)
+    if aggregate.agg == "sum":
+        add_to_word(lo, mem.at(8 * aggregate.buckets), value, plain)
 
 
 def _update_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:

@@ -38,10 +38,11 @@ def update_floats(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, pla
         _add_to_sum(lo, mem.at(aggregate.size - 8 * FLOAT_SUM), bits, plain)
     elif aggregate.kind in ("min", "max"):
         update_extreme(lo, mem, aggregate, _extreme_key(lo, bits, aggregate.kind))
-    elif aggregate.kind == "hist":
-        count_bucket(lo, mem, _power_bucket(lo, bits, aggregate), aggregate.words, plain)
     else:
-        count_bucket(lo, mem, _step_bucket(lo, bits, aggregate), aggregate.words, plain)
+        bucket = _power_bucket(lo, bits, aggregate) if aggregate.kind == "hist" else _step_bucket(lo, bits, aggregate)
+        count_bucket(lo, mem, bucket, aggregate.buckets, plain)
+        if aggregate.agg == "sum":
+            _add_to_sum(lo, mem.at(8 * aggregate.buckets), bits, plain)
 
 
 def _extreme_key(lo: Lower, bits: Reg, kind: str) -> Reg:
@@ -142,7 +143,7 @@ def _power_bucket(lo: Lower, bits: Reg, aggregate: Aggregate) -> Reg:
     key, precision = order_key(lo, bits), aggregate.bits
     number, positive, some, normal, inside, have = (lo.b.block(name) for name in (
         "number", "positive", "some", "normal", "inside", "have"))
-    lo.b.set(bucket, aggregate.words - 1)
+    lo.b.set(bucket, aggregate.buckets - 1)
     branch_on_nan(lo, bits, have, number)
     lo.b.start(number)
     lo.b.set(bucket, 0)
@@ -154,7 +155,7 @@ def _power_bucket(lo: Lower, bits: Reg, aggregate: Aggregate) -> Reg:
     lo.b.set(bucket, 2)
     lo.b.branch("jlt", key, BIAS + FLOAT_LOW << FRACTION, have, normal)
     lo.b.start(normal)
-    lo.b.set(bucket, aggregate.words - 2)
+    lo.b.set(bucket, aggregate.buckets - 2)
     lo.b.branch("jge", key, BIAS + FLOAT_HIGH << FRACTION, have, inside)
     lo.b.start(inside)
     steps = lo.b.alu("rsh", key, FRACTION - precision)
@@ -168,12 +169,12 @@ def _step_bucket(lo: Lower, bits: Reg, aggregate: Aggregate) -> Reg:
     2^-20 units lies on it."""
     bucket = lo.b.function.reg("bucket")
     number, have = lo.b.block("number"), lo.b.block("have")
-    lo.b.set(bucket, aggregate.words - 1)
+    lo.b.set(bucket, aggregate.buckets - 1)
     branch_on_nan(lo, bits, have, number)
     lo.b.start(number)
     spare = min(20, 31 - aggregate.units.bit_length())
     value = floor_double(lo, bits) if aggregate.units == 1 else \
         lo.b.alu("arsh", multiply_rounded(lo, bits, aggregate.units << spare), spare)
-    lo.b.set(bucket, linear_bucket(lo, value, aggregate, aggregate.words - 2))
+    lo.b.set(bucket, linear_bucket(lo, value, aggregate, aggregate.buckets - 2))
     lo.b.start(have)
     return bucket
