@@ -16,6 +16,7 @@ ELSEWHERE = {
     "docs/cases/udp-reordering.md": "tests/live/test_udp_reordering.py",
     "docs/one-liners.md": "tests/live/test_one_liners.py",
     "docs/tutorial.md": "tests/live/test_tutorial.py",
+    "docs/platform.md": "tests/live/test_platform_page.py",
     "docs/go.md": "tests/live/test_go_page.py",
     "docs/python-tasks.md": "tests/live/test_python_tasks_page.py",
     "docs/errors.md": "tests/unit/project/test_docs.py",

@@ -1,4 +1,5 @@
-"""``sonde unit``: a systemd service of an export or a flight, with the fewest capabilities that the script needs."""
+"""``sonde unit``: a systemd service of an export or a flight, with the fewest capabilities that the script needs; and
+the dashboard and the alert rules for its metrics."""
 
 from __future__ import annotations
 
@@ -15,15 +16,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...source import Source
     from ...types import Type
     from ..options import Parsed
 
 PAGE = """\
-unit: a systemd service that exports what a script or a tool collects, or that keeps the latest of it for a dump
+unit: a systemd service that exports what a tool collects or keeps the latest of it; its dashboard and alert rules
 
 USAGE
   sonde unit --prometheus [ADDRESS] SCRIPT [parameters]
-  sonde unit --otlp [URL] SCRIPT [parameters]
+  sonde unit --otlp [URL] [--otlp-logs [URL]] [--otlp-profiles [URL]] SCRIPT [parameters]
+  sonde unit --dashboard | --alerts SCRIPT [parameters]
   sonde unit --flight TIME[,SIZE] [--when CONDITION] [-f FORMAT] SCRIPT [parameters]
   sonde unit --agent [GROUP]
 
@@ -34,22 +37,30 @@ USAGE
 OPTIONS
   --prometheus [ADDRESS]   serve http://ADDRESS/metrics (127.0.0.1:9941)
   --otlp [URL]             send to a collector (http://127.0.0.1:4318/v1/metrics)
-  --interval SECONDS       between two sendings of --otlp (10)
+  --otlp-logs [URL]        send rows as log records (http://127.0.0.1:4318/v1/logs)
+  --otlp-profiles [URL]    send stacks as profiles (http://127.0.0.1:4318/v1development/profiles)
+  --interval SECONDS       between two sendings of --otlp, or two profiles (10)
   --keys NUMBER            label sets of each map (1000)
   --prefix NAME            metrics are called sonde_NAME_MAP
+  --dashboard              instead of a service, a dashboard of the metrics for Grafana (JSON, to be imported)
+  --alerts                 instead of a service, alert rules for Prometheus: of what was lost, and those that the script
+                           declares: // alert @usecs p99 > 100ms for 10m: threads wait long for a CPU
   --agent [GROUP]          of an agent on /run/sonde/agent.socket, to which root and this group may connect
 
 COLUMNS
-  -   a unit file
+  -   a unit file, a dashboard, or a file of rules
 
 EXAMPLE
   # sonde unit --prometheus runqlat > /etc/systemd/system/sonde-runqlat.service
   # systemctl enable --now sonde-runqlat
+  # sonde unit --dashboard runqlat > runqlat.json
+  # sonde unit --alerts runqlat > /etc/prometheus/sonde-runqlat.yml
   # sonde unit --flight 60s --when '@errors > 10 within 1s' errors.bt > /etc/systemd/system/sonde-errors.service
   # systemctl kill -s USR2 sonde-errors
 
 NEEDS
-  the Python packages of the extra `export`, where every user can read it: the service runs as a user of its own
+  for --prometheus and --otlp, the Python packages of the extra `export`, where every user can read it: the service runs
+  as a user of its own
 
 NOTES
   CAP_BPF and CAP_PERFMON are always needed, and are all for raw tracepoints, uprobes and profile. Tracepoints need
@@ -60,6 +71,9 @@ NOTES
   of programs and their symbols, and 64M for the kernel's part; a reader that needs more is ended, the service goes on.
   LimitNOFILE= is 1024, and for each probe two of each CPU. With --unsafe there are no MemoryMax= and TasksMax=: they
   would bind the commands of system() too. -p and -c are refused, since a service outlives what they name.
+
+  A service that sends to a collector reads /etc/sonde/otlp.env, if there is one: OTEL_EXPORTER_OTLP_HEADERS,
+  OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, as the OpenTelemetry SDKs do.
 
   The service has --budget 5% unless another one is given: what its programs may take of one CPU's time. Without
   CAP_SYS_ADMIN the kernel does not tell what they take; each run is then taken to need 1.5 microseconds. With sysctl
@@ -111,7 +125,7 @@ LimitMEMLOCK=infinity
 UMask=0077
 CacheDirectory=sonde
 Environment=XDG_CACHE_HOME=%C/sonde PYTHONDONTWRITEBYTECODE=1
-{folders}NoNewPrivileges=yes
+{settings}{folders}NoNewPrivileges=yes
 ProtectSystem=strict
 ProtectHome=read-only
 ProtectHostname=yes
@@ -134,6 +148,8 @@ StateDirectory={folder}
 StateDirectoryMode=0700
 RuntimeDirectory={folder}
 """
+
+SETTINGS = "EnvironmentFile=-/etc/sonde/otlp.env\n"  # of a service that sends to a collector
 
 AGENT = """\
 # Made by `sonde unit --agent`: two files. Whoever may connect has scripts run as {policy} allows it.
@@ -191,48 +207,121 @@ def _print_agent(parsed: Parsed) -> int:
 
 
 def main(parsed: Parsed) -> int:
-    """Print the unit file; the exit status."""
+    """Print the unit file, the dashboard or the rules; the exit status."""
     if "agent" in parsed.command_options:
         return _print_agent(parsed)
+    for name in ("dashboard", "alerts"):
+        if name in parsed.command_options:
+            return _print_for_platform(parsed, name)
+    return _print_unit(parsed)
+
+
+def _print_unit(parsed: Parsed) -> int:
     from ...base.memory_budget import Memory
-    from ...compiling import compile, live_world
-    from .. import requests
     from ..display_choice import parse_memory
     from ..options import budget_of
     from .export import script_name
     budget_of(parsed)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    command = [*start_command(), *_requested_service(parsed), *_run_arguments(parsed)]
+    words, exports = _requested_service(parsed)
+    command = [*start_command(), *words, *_run_arguments(parsed)]
     if parsed.words[:1] == ["-"] and not parsed.has("e"):
         raise UsageError("unit: a service has no standard input to read a script from", ["give a file, or -e PROGRAM"])
-    source, params = requests.program_of(parsed)
-    if source is None:
+    compiled = _compile_script(parsed)
+    if compiled is None:
         return 0
-    if any(map(parsed.has, ("pid", "cmd", "follow"))) or parsed.process_option in parsed.named:
-        raise UsageError("unit: a service takes neither -p nor -c: it outlives what they name")
-    spec = compile(source, requests.options_of(parsed, params), requests.permitted(live_world(), parsed))
-    if parsed.has("flight"):
-        from ..flight_run import check_flight
-        check_flight(parsed, spec)
-    else:
-        from ...exporters.metrics import explain_emptiness
-        for line in explain_emptiness(spec, script_name(source)):
-            requests.print_to_stderr(line)
+    source, spec = compiled
+    _check_service(parsed, spec, exports, script_name(source))
     name = escape_text(script_name(source) or "a program")
     capabilities = needed_capabilities(spec)
     bounds = "" if parsed.has("unsafe") else f"TasksMax={TASKS}\nMemoryMax={most_memory(spec, memory.total)}\n"
     folder = f"sonde/flights/{_flight_name(parsed)}" if parsed.has("flight") else ""
     does = "keeps the latest of" if folder else "exports"
-    text = UNIT.format(
+    _write_output(parsed, UNIT.format(
         what=f"{does.capitalize()} {name}", description=f"Sonde {does} {name}".replace("%", "%%"),
         purposes="\n".join(f"#   {cap}: {PURPOSES[cap]}" for cap in capabilities),
         command=" ".join(map(quote_word, command)),
+        settings=SETTINGS if any(each.startswith("otlp") for each in exports) else "",
         folders=FOLDERS.format(folder=folder) if folder else "", files=most_files(spec), bounds=bounds,
-        capabilities=" ".join(capabilities))
-    descriptor = requests.open_output(parsed)
+        capabilities=" ".join(capabilities)))
+    return 0
+
+
+def _compile_script(parsed: Parsed) -> tuple[Source, ScriptSpec] | None:
+    """The script as a service would run it; None if there was only help to print."""
+    from ...compiling import compile, live_world
+    from .. import requests
+    source, params = requests.program_of(parsed)
+    if source is None:
+        return None
+    if any(map(parsed.has, ("pid", "cmd", "follow"))) or parsed.process_option in parsed.named:
+        raise UsageError("unit: a service takes neither -p nor -c: it outlives what they name")
+    options = requests.options_of(parsed, params)
+    options.sums = not parsed.has("flight")
+    return source, compile(source, options, requests.permitted(live_world(), parsed))
+
+
+def _check_service(parsed: Parsed, spec: ScriptSpec, exports: dict[str, str], name: str) -> None:
+    """UsageError if the script has nothing for what is asked; where it has no metrics, a warning says so."""
+    if parsed.has("flight"):
+        from ..flight_run import check_flight
+        return check_flight(parsed, spec)
+    from ...exporters.metrics import explain_emptiness
+    from ..requests import print_to_stderr
+    if "otlp-logs" in exports:
+        from ...exporters.otlp_logs import check_rows
+        check_rows(spec)
+    if "otlp-profiles" in exports:
+        from ...exporters.otlp_profiles import maps_with_stacks
+        maps_with_stacks(spec)
+    for line in explain_emptiness(spec, name) if {"prometheus", "otlp"} & {*exports} else []:
+        print_to_stderr(line)
+
+
+def _print_for_platform(parsed: Parsed, what: str) -> int:
+    """A dashboard, or alert rules."""
+    from json import dumps
+
+    from ...exporters.metrics import Gatherer, explain_emptiness
+    from ...runtime.losses import Losses
+    from ..requests import print_to_stderr
+    from .export import script_name
+    del parsed.words[0], parsed.command_options[what]
+    prefix = parsed.command_options.pop("prefix", None)
+    if others := [*parsed.command_options, *["flight"] * parsed.has("flight")]:
+        raise UsageError(f"unit: --{what} and --{others[0]} exclude each other")
+    compiled = _compile_script(parsed)
+    if compiled is None:
+        return 0
+    source, spec = compiled
+    name = script_name(source)
+    gatherer = Gatherer(spec, lambda map, then: [], lambda: Losses([], [], []), name if prefix is None else prefix)
+    families = gatherer.describe_families()
+    for line in explain_emptiness(spec, name):
+        print_to_stderr(line)
+    if what == "dashboard":
+        from ...exporters.dashboard import make_dashboard
+        text = dumps(make_dashboard(name, _first_line(source.text), [*families.values()]), indent=2) + "\n"
+    else:
+        from ...exporters.alerts import format_rules, make_alerts, undeclared_maps
+        for maps in undeclared_maps(source.text, families):
+            print_to_stderr(f"WARNING: no alert on {maps}: this run has no such map")
+        text = format_rules(name, make_alerts(name, source.text, families))
+    _write_output(parsed, text)
+    return 0
+
+
+def _first_line(text: str) -> str:
+    """What the head of a script says that it does: ``// runqlat: ...``; "" if it has no head."""
+    line = text.partition("\n")[0]
+    return line[2:].partition(": ")[2].strip() if line.startswith("//") else ""
+
+
+def _write_output(parsed: Parsed, text: str) -> None:
+    from ..requests import open_output
+    descriptor = open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=descriptor != 1) as file:
         file.write(text)
-    return 0
 
 
 def most_memory(spec: ScriptSpec, own: int) -> int:
@@ -257,17 +346,19 @@ def most_files(spec: ScriptSpec) -> int:
     return 1024 + 2 * possible_cpus() * sum([1 + len(program.attach) for program in spec.programs])
 
 
-def _requested_service(parsed: Parsed) -> list[str]:
-    """What the service does, as words of its command; puts the script at the head of ``parsed.words``."""
-    from .export import requested_exports
+def _requested_service(parsed: Parsed) -> tuple[list[str], dict[str, str]]:
+    """What the service does, as words of its command, and its exports; puts the script at the head of
+    ``parsed.words``."""
+    from .export import TARGETS, requested_exports
     if not parsed.has("flight"):
-        return ["export", "-q", *_export_arguments(requested_exports(parsed))]
-    given = [name for name in ("prometheus", "otlp", "interval", "keys", "prefix") if name in parsed.command_options]
+        exports = requested_exports(parsed)
+        return ["export", "-q", *_export_arguments(exports)], exports
+    given = [name for name in (*TARGETS, "interval", "keys", "prefix") if name in parsed.command_options]
     if given or parsed.has("flight-to"):
         raise UsageError(f"unit: --flight and --{given[0] if given else 'flight-to'} exclude each other",
                          [] if given else ["a service has its dumps in /var/lib/sonde/flights"])
     del parsed.words[0]
-    return ["-q", f"--flight-to={STATE}/sonde/flights/{_flight_name(parsed)}"]
+    return ["-q", f"--flight-to={STATE}/sonde/flights/{_flight_name(parsed)}"], {}
 
 
 def _flight_name(parsed: Parsed) -> str:
@@ -277,11 +368,13 @@ def _flight_name(parsed: Parsed) -> str:
 
 def _export_arguments(exports: dict[str, str]) -> list[str]:
     """The arguments of the export."""
+    from .export import TARGETS
     words = []
-    for name in ("prometheus", "otlp"):
+    for name in TARGETS:
         if name in exports:
             words += [f"--{name}", *([exports[name]] if exports[name] else [])]
-    defaults = {"interval": "10", "keys": "1000"}
+    # A service has no end at which a profile could be sent.
+    defaults = {"interval": "" if "otlp-profiles" in exports else "10", "keys": "1000"}
     return words + [f"--{name}={exports[name]}" for name in ("interval", "keys", "prefix")
                     if name in exports and exports[name] != defaults.get(name)]
 
