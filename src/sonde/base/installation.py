@@ -38,8 +38,11 @@ def start_again() -> list[str]:
 
 
 def as_root() -> str:
-    """This command line for root, who may not find Sonde by its name."""
+    """This command line for root, who may not find Sonde by its name; or that of a program that uses the library."""
     from shlex import join
+    program = sys.argv[0] if sys.argv else ""
+    if program.endswith(".py") and os.path.basename(program) != "__main__.py":
+        return f"sudo {join([sys.executable, *sys.argv])}"
     return f"sudo {command_path()} {join(sys.argv[1:])}".rstrip()
 
 

@@ -19,7 +19,7 @@ class Tracer:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        command = [sys.executable, "-P", "-m", "sonde.objectives.tracer", str(self._pid)]
+        command = [sys.executable, "-P", "-m", "sonde.objectives.tracer", str(self._pid), *sys.argv]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              start_new_session=True, env=_environment(), cwd="/")

@@ -1,5 +1,5 @@
 """The process that traces for another one, PID, so that nothing that it does itself is done by that: ``python -m
-sonde.objectives.tracer PID``. Requests and answers are lines of JSON on its standard streams.
+sonde.objectives.tracer PID ARGV``. Requests and answers are lines of JSON on its standard streams.
 
 ``{"do": "observe", "marks": [...]}`` attaches what the marks of a test run need; with ``"pid"`` it observes that
 process at all times. ``{"do": "read"}`` answers what was seen since the last time; ``{"do": "trace", "script": ...}``
@@ -37,6 +37,7 @@ def main() -> int:
     if os.fork():
         return 0  # so that the tracer is no child of the other, and what it does is not taken for its own
     pid = int(sys.argv[1])
+    del sys.argv[:2]  # the other's follow, which hints repeat
     tracer = _Tracer(pid)
     try:
         for line in _lines(pid, tracer.look):

@@ -66,9 +66,9 @@ class Watch:
         self._process = Process(self.pid)
         self._over = False
         try:
-            self._folder = os.readlink(f"/proc/{self.pid}/cwd")
             self._tracer = Tracer()
             answer = self._tracer.ask(do="observe", marks=[self._objectives], pid=0 if self._is_own else self.pid)
+            self._folder = os.readlink(f"/proc/{self.pid}/cwd")
             self._observe(self.rules.bits)
         except BaseException as error:
             self.close()

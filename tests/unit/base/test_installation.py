@@ -106,6 +106,11 @@ def test_what_root_is_told_to_type_runs(started: str, monkeypatch: pytest.Monkey
     assert done.stdout.startswith("tcplife: "), done.stderr
 
 
+def test_a_program_that_uses_the_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["my programs/first.py", "7", "read=2ms"])
+    assert installation.as_root() == f"sudo {sys.executable} 'my programs/first.py' 7 read=2ms"
+
+
 OURS = {installation.DISTRIBUTION, ".", "", "-e", "dist/sonde_tracer-*.whl"}
 # What pages, hints and scripts name beside the packages of the extras: each is what its name says.
 OTHERS = {"dask-jobqueue", "pip", "setuptools", "wheel", "build"}
