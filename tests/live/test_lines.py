@@ -73,7 +73,7 @@ def test_lines_take_what_the_program_measured(open_folder: Path) -> None:
         program.write_text(PROGRAM + "# a later version\n")
         with Tracer("profile", "--lines", "-F", "1999", "-f", "json", "-p", str(process.pid)) as tracer:
             begun = cpu_seconds(process.pid)
-            wait_for(lambda: cpu_seconds(process.pid) > begun + 0.8)
+            wait_for(lambda: cpu_seconds(process.pid) > begun + 0.5)
         process.stdin.write("\n")
         spent = json.loads(process.communicate()[0])
     data = json.loads(tracer.stdout.splitlines()[0])["data"]
@@ -99,13 +99,7 @@ def cpu_seconds(pid: int) -> float:
 
 def test_the_source_of_a_command_that_has_ended(tmp_path: Path) -> None:
     program = tmp_path / "once.py"
-    program.write_text("import time\nwhile time.process_time() < 0.4:\n    sum(range(500))  # here\n")
+    program.write_text("import time\nwhile time.process_time() < 0.3:\n    sum(range(500))  # here\n")
     done = run_sonde("profile", "--lines", "-F", "999", "-c", f"{sys.executable} {program}", cwd=tmp_path)
     assert "sum(range(500))  # here" in done.stdout and f"{program}: " in done.stdout, done.stdout + done.stderr
     assert "not read" not in done.stdout.partition("\n\n")[0]
-    loaded = run_sonde("-f", "lines", "-c", f"{sys.executable} {program}", "-e", "tracepoint:syscalls:sys_exit_read "
-                       "/pid == cpid && args.ret > 0/ { @bytes[pystack] = sum(args.ret); }")
-    assert " B in Python functions" in loaded.stdout, loaded.stdout + loaded.stderr
-    refused = run_sonde("profile", "--lines", "-f", "folded", "-c", "true")
-    assert "--lines is shown as text, html, csv or json, not as folded" in refused.stderr
-    assert "takes neither -U nor -K" in run_sonde("profile", "--lines", "-U", "-c", "true").stderr
