@@ -20,7 +20,7 @@ def test_stacks_are_printed_by_the_second() -> None:
     ({"lines": "true", "user": "true"}, "text", "takes neither -U nor -K"),
     ({"file": "shop.py"}, "text", "--file is for --lines"),
     ({"lines": "true"}, "folded", "--lines is shown as text, html, csv or json, not as folded"),
-    ({"lines": "true", "processes": "4194304"}, "text", "shows none of its files"),
+    ({"lines": "true", "processes": "4194304"}, "text", "there is no process 4194304"),
 ])
 def test_what_does_not_go_together(named: dict[str, str], form: str, message: str) -> None:
     parsed = Parsed({"format": form}, ["profile"], [], dict(named))
