@@ -131,7 +131,7 @@ def test_the_image_is_built_and_runs(package: Path) -> None:
     base = os.environ.get("SONDE_TEST_BASE", "docker.io/library/debian:stable-slim")
     if subprocess.run(["podman", "image", "exists", base], check=False).returncode and \
             subprocess.run(["podman", "pull", "-q", base], capture_output=True, timeout=300, check=False).returncode:
-        pytest.skip(f"podman has no image {base}, and cannot fetch it")
+        pytest.skip(f"{base} is not installed, and podman cannot fetch it")
     name = f"localhost/sonde-test-{os.getpid()}"
     build = ["podman", "build", "--isolation=chroot", *(["--network=host"] if "SONDE_TEST_BASE" in os.environ else [])]
     try:
