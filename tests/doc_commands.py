@@ -18,6 +18,7 @@ ELSEWHERE = {
     "docs/tutorial.md": "tests/live/test_tutorial.py",
     "docs/platform.md": "tests/live/test_platform_page.py",
     "docs/go.md": "tests/live/test_go_page.py",
+    "docs/python-programs.md": "tests/live/test_python_programs.py",
     "docs/python-tasks.md": "tests/live/test_python_tasks_page.py",
     "docs/errors.md": "tests/unit/project/test_docs.py",
     "docs/language.md": "tests/unit/project/test_docs.py",
