@@ -56,8 +56,12 @@ def test_equals_what_asyncio_says(python: list[str], tmp_path: Path) -> None:
     shown = {int(number): (name, int(id)) for number, id, name in re.findall(r"^=(\d+) (\d+) (.*)$", done.stdout, re.M)}
     assert len(noted) > 200 * ROUNDS
     wrong = [(number, noted[number], shown.get(number)) for number in noted if shown.get(number) != noted[number]]
-    assert not wrong, f"{len(wrong)} of {len(noted)}: {wrong[0]}\n{done.stderr}"
-    assert "WARNING" not in done.stderr, done.stderr
+    unknown = sum([int(count or 1) for count in re.findall(
+        r"WARNING: Python task not known: .*?changed\.(?: \[(\d+) times\])?$", done.stderr, re.M)])
+    said = all(answer in (("", 0), (noted[number][0], 0), ("", noted[number][1])) for number, _, answer in wrong)
+    about = f"{len(wrong)} of {len(noted)}: {wrong[:1]}\n{done.stderr}"
+    assert said and len(wrong) <= unknown <= len(noted) // 50, about
+    assert done.stderr.count("WARNING") == done.stderr.count("WARNING: Python task not known"), done.stderr
 
 
 ODD = """

@@ -220,7 +220,7 @@ class Trace(TracedRun):
         self._context = context = LiveContext(self.spec, self.session.maps, memory=self.memory)
         self.session.follow(context.mapping_log)
         self.session.follow(context.unwind_tables)
-        context.prepare_unwinding(self.process)
+        context.prepare_process(self.process)
         if context.groups is not None:
             self._group_log = self._follow_groups(context.groups)
             self.session.follow(self._group_log)

@@ -209,12 +209,15 @@ class LiveContext:
         """The log of processes' mappings (kernel.names.mappings.MappingLog); None if the script needs no names."""
         return self._log
 
-    def prepare_unwinding(self, process: Process | None) -> None:
-        """Store the unwind tables of the process that is traced, or is to begin; without one those of all."""
+    def prepare_process(self, process: Process | None) -> None:
+        """Store the unwind tables of the process that is traced, or is to begin; without one those of all. If it runs
+        Python, its libraries are looked at."""
+        from .traced_command import Child
+        if self._python is not None and process is not None:
+            self._python.judge_tasks(process.pid, not isinstance(process, Child))
         tables = self.unwind_tables
         if tables is None:
             return
-        from .traced_command import Child
         if process is None:
             tables.prepare_all()
             return

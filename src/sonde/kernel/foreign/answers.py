@@ -150,10 +150,13 @@ def memory_words(subject: Subject, addresses: list[int]) -> Json:
     return [_word_of_memory(subject, address) for address in addresses]
 
 
-def python_tasks(subject: Subject, words: dict[str, int], major: int, minor: int) -> Json:
+def python_tasks(subject: Subject, words: dict[str, int], major: int, minor: int, all: bool) -> Json:
     look = Look(subject.descriptors[0], words, (major, minor), subject.modules)
     try:
-        look.take()
+        if all:
+            look.take()
+        else:
+            look.find_libraries()
     except UnreadableError:
         raise MachineError("its interpreter cannot be read: it is just starting, ending, or changing") from None
     return pack_look(look)

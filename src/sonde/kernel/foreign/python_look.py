@@ -59,6 +59,10 @@ class Look:
         self._known = known  # modules, from one look to the next
         self._began = time.thread_time()
 
+    def find_libraries(self) -> None:
+        """Read the ``libraries`` alone. UnreadableError if the interpreter cannot be read."""
+        self._read_twice(self._find_sources, None)
+
     def take(self) -> None:
         """Read everything. UnreadableError if the interpreter itself cannot be read."""
         listed = self._read_lists()

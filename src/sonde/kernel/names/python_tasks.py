@@ -80,14 +80,25 @@ class TaskLooker:
         self._reader.end_process()
         os.close(self._memory)
 
-    def look(self) -> TaskLook:
-        """Look once. MachineError if the process cannot be read, ReaderError if it must not be read any further."""
+    def look(self, all: bool = True) -> TaskLook:
+        """Look once, at ``all`` or at the libraries alone. MachineError if the process cannot be read, ReaderError if
+        it must not be read any further."""
         began = time.monotonic()
-        answer = self._reader.ask_question("python_tasks", "", [self._memory], self._words, *self._release)
+        answer = self._reader.ask_question("python_tasks", "", [self._memory], self._words, *self._release, all)
         try:
             return _unpack_look(began, answer)
         except IndexError:
             raise MachineError("senseless answer") from None
+
+
+def find_libraries(pid: int) -> list[str]:
+    """The libraries with tasks that a Python process has loaded: asyncio, trio and those of UNREAD. UsageError,
+    MachineError."""
+    looker = TaskLooker(pid)
+    try:
+        return looker.look(all=False).libraries
+    finally:
+        looker.close()
 
 
 def _unpack_look(began: float, answer: Any) -> TaskLook:

@@ -11,7 +11,7 @@ from ...kernel.names import pythons
 from ...kernel.names.user_symbols import Mapping, read_maps
 from ...kernel.notices import show_notice
 from ...layouts import cpython as py
-from ...layouts.shared_maps import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS
+from ...layouts.shared_maps import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TASKS, PY_TEXTS
 from ..maps.access import Map
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Named
 
     from ...kernel.names.mappings import MappingLog
+    from .python_libraries import LibraryWatch
 
 _ID = Layout("=Q")
 _LINE_BREAKS = {ord("\n"): "\\n", ord("\r"): "\\r"}  # a name has one line, whatever a program calls its functions
@@ -40,6 +41,8 @@ class Pythons:
         self._interpreters = pythons.Interpreters()
         self.begins: Callable[[int], object] = int  # called with each process
         self._refused: set[str] = set()  # files of which has been said why not
+        self._asks_for_tasks = PY_TASKS in maps
+        self._libraries: LibraryWatch | None = None
 
     def watch(self, log: MappingLog) -> None:
         """Take in the processes that are there; ``log``, which has been started, tells of others."""
@@ -75,8 +78,16 @@ class Pythons:
             self._refused.add(name)
             show_notice(f"WARNING: Python stacks and tasks of {name} are not read: {reason}")
 
+    def judge_tasks(self, pid: int, runs: bool) -> None:
+        """Say it if this process, which ``runs`` its program already, has other tasks than those that are seen."""
+        if self._asks_for_tasks:
+            from .python_libraries import LibraryWatch
+            self._libraries = LibraryWatch(pid, runs)
+
     def look_again(self) -> None:
-        """At processes whose execve() was still at work."""
+        """At processes whose execve() was still at work, and at the libraries of the one that is traced."""
+        if self._libraries is not None:
+            self._libraries.look_again()
         for pid, image in list(self._begun.items()):
             if self._add_process(pid, image):
                 del self._begun[pid]

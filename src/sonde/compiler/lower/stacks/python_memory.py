@@ -13,7 +13,8 @@ WINDOW = 1024  # bytes that are read at once where frames lie: those of callers 
 
 # The working memory of a walk; words, then what has been read, then a row for each frame.
 _WORDS = ("thread", "interpreter", "found", "self", "salt", "frame", "hash", "count", "failed", "deep",
-          "limit", "source", "left", "window", "extent", "code", "identity", "traceable", "mine", "interp", "number")
+          "limit", "source", "left", "window", "extent", "code", "identity", "traceable", "mine", "interp", "number",
+          "current", "restarts")
 AT = {name: 8 * at for at, name in enumerate(_WORDS)}
 READ = 8 * len(_WORDS)           # room for a thread, a code object or a part of a text
 FRAMES = READ + 256              # room for frames

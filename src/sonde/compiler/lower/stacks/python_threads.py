@@ -15,6 +15,7 @@ from ..tasks import current_task, task_memory
 from .python_memory import AT, READ, Walk
 
 THREADS = 4096     # threads and interpreters that are looked at, to find the current one
+RESTARTS = 8       # of a search that came to a thread which has ended meanwhile
 
 
 def find_thread(walk: Walk, start: Operand) -> None:
@@ -32,6 +33,7 @@ def find_thread(walk: Walk, start: Operand) -> None:
         b.start(search)
         walk.put("found", 0)
         walk.put("mine", 0)
+        walk.put("restarts", 0)
         walk.read(READ, 8, walk.word("interpreters"), good, bad)
         b.start(good)
         walk.put("interpreter", b.load(walk.work, READ))
@@ -100,12 +102,13 @@ def _thread_function(lo: Lower, function: BpfFunction) -> None:
     thread = walk.get("thread")
     b.branch("jne", thread, 0, look, following)
     b.start(look)
-    good, bad, own = b.block("thread"), b.block("unread"), b.block("own")
+    good, bad, own, listed = (b.block(n) for n in ("thread", "unread", "own", "listed"))
     walk.read(READ, py.THREAD_READ, thread, good, bad)
     b.start(bad)
-    walk.put("failed", 1)
-    b.jump(end)
+    _restart_search(walk, end, again)
     b.start(good)
+    b.branch("jeq", walk.pick(READ, walk.word("thread_interp")), walk.get("current"), listed, bad)
+    b.start(listed)
     walk.put("thread", walk.pick(READ, walk.word("thread_next")))
     b.branch("jeq", walk.pick(READ, walk.word("thread_id")), walk.get("self"), own, again)
     b.start(own)
@@ -118,12 +121,32 @@ def _thread_function(lo: Lower, function: BpfFunction) -> None:
     good = b.block("read")
     walk.read(READ, py.INTERP_READ, b.alu("add", interpreter, walk.word("interp_next")), good, bad)
     b.start(good)
+    walk.put("current", interpreter)
     walk.put("interpreter", b.load(walk.work, READ))
     walk.put("thread", walk.pick(READ, walk.word("interp_threads")))
     b.start(again)
     b.exit(0)
     b.start(end)
     b.exit(1)
+
+
+def _restart_search(walk: Walk, end: BasicBlock, again: BasicBlock) -> None:
+    """Begin again with the first interpreter: what is not there, or no thread of this interpreter's, was the memory of
+    a thread that has ended since the one before it was read."""
+    b = walk.b
+    first, good, bad = b.block("restart"), b.block("first"), b.block("failed")
+    b.branch("jlt", walk.get("restarts"), RESTARTS, first, bad)
+    b.start(first)
+    walk.put("restarts", b.alu("add", walk.get("restarts"), 1))
+    walk.read(READ, 8, walk.word("interpreters"), good, bad)
+    b.start(bad)
+    walk.put("failed", 1)
+    b.jump(end)
+    b.start(good)
+    walk.put("interpreter", b.load(walk.work, READ))
+    for name in ("thread", "found", "mine"):
+        walk.put(name, 0)
+    b.jump(again)
 
 
 def _judge_thread(walk: Walk, thread: Reg, end: BasicBlock, again: BasicBlock) -> None:
