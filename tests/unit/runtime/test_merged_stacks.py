@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.runtime.records.values import merge_python_frames
+from sonde.runtime.records.python_frames import merge_python_frames
 
 EVAL = "_PyEval_EvalFrameDefault"
 BELOW = ["PyEval_EvalCode", "Py_BytesMain", "_start"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...runtime.records.values import EVALUATES, StackFrame, StackTrace
+from ...runtime.records.python_frames import EVALUATES
+from ...runtime.records.values import StackFrame, StackTrace
 from .stacks import clean_text
 
 OWN, NATIVE, SYSTEM = "python", "native", "kernel"

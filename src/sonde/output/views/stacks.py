@@ -8,6 +8,7 @@ from sys import getsizeof
 from ...base.memory_budget import Memory
 from ...errors import SondeError
 from ...runtime.maps.aggregates import Drawing, Stats
+from ...runtime.records.python_frames import merge_python_frames
 from ...runtime.records.values import (
     LOST,
     Item,
@@ -16,7 +17,6 @@ from ...runtime.records.values import (
     ScriptValue,
     StackFrame,
     StackTrace,
-    merge_python_frames,
     to_text,
 )
 from ...spec import MapSpec, ScriptSpec

@@ -6,11 +6,10 @@ text. Bytes from traced programs that are not UTF-8 survive as surrogate escapes
 
 from __future__ import annotations
 
-from ...base.fast_stdlib import Protocol, TypeVar
+from ...base.fast_stdlib import Protocol
 from ...layouts.shared_maps import PYTHON_ENTERED
 from ...types import PACKET, PYTHON, THREAD_STACKS, Stack
 
-_T = TypeVar("_T")
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -504,6 +503,7 @@ class ThreadStacks(RecordValue):
     @property
     def frames(self) -> list[StackFrame]:
         """Kernel frames, then those of the program, innermost first; Python's in the place of the interpreter's."""
+        from .python_frames import merge_python_frames
         kernel, native, python = [*[stack.frames for stack in self.stacks], []][:3]
         return [*kernel, *merge_python_frames(native, [frame.name for frame in native], python,
                                               self.stacks[2].entered if python else [])]
@@ -512,35 +512,6 @@ class ThreadStacks(RecordValue):
         """The text, each frame on a line of its own after a line break."""
         lines = [*map(str, self.frames), *[LOST for stack in self.stacks if stack.lost][:1]]
         return "\n" + "".join([f"        {escape(line) if escape else line}\n" for line in lines])
-
-
-EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
-_INTERPRETER = ("_PyEval_", "PyEval_")  # and those that call them
-
-
-def merge_python_frames(native: Sequence[_T], names: Sequence[str], python: Sequence[_T],
-                        entered: Sequence[bool]) -> list[_T]:
-    """A thread's native and Python frames as one stack, innermost first.
-
-    Each native frame of the interpreter (by ``names``) is replaced by the Python functions that it runs, up to the one
-    for which C called it (``entered``); native frames between them are C functions that Python called. If the two do
-    not match (the stack was truncated, or not unwound to its end), the only native frames are those that the innermost
-    Python function called; if no interpreter frame is seen, it is the innermost one alone. Frames below the outermost
-    interpreter frame are left out."""
-    if not python:
-        return list(native)
-    evaluating = [at for at, name in enumerate(names) if name.startswith(EVALUATES)]
-    inner = evaluating[0] if evaluating else min(len(native), 1)
-    if len(entered) != len(python) or sum(entered) != len(evaluating) or not entered[-1]:
-        return [*native[:inner], *python]
-    merged, ends = list(native[:inner]), iter([*evaluating[1:], 0])
-    for frame, is_entered in zip(python, entered):
-        merged.append(frame)
-        if is_entered:
-            end = next(ends)
-            merged += [native[at] for at in range(inner + 1, end) if not names[at].startswith(_INTERPRETER)]
-            inner = end
-    return merged
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
