@@ -195,7 +195,6 @@ def test_nothing_is_left(burst: str) -> None:
 
 @pytest.mark.parametrize("words,said", [
     (["-e", "begin { exit(); }"], "--follow follows a process"),
-    (["memleak", "-p", "1"], "memleak is of one process"),
     (["biolatency", "-c", "true"], "cannot be limited to a process"),
     (["tcpsend", "-p", "1,2"], "one process, not '1,2'"),
     (["-p", "1", "-e", "iter:tcp { exit(); }"], "--follow cannot choose"),

@@ -26,6 +26,11 @@ func handle(err error, n int) (int, error) { if n > 5 { return n, nil }; return 
 //go:noinline
 func hostile(err error) { w := (*[2]uintptr)(unsafe.Pointer(&err)); if w[0] == 3 { fmt.Println(w) }; w[0], w[1] = 0, 0 }
 
+type inner struct { code int; err error }
+type outer struct { in inner; err error; next *outer }
+//go:noinline
+func within(in inner, out *outer, n int) inner { if n > 5 { return inner{} }; return inner{in.code + 1, out.err} }
+
 func main() {
 	_, path := os.Open("/nosuch/file")
 	all := []error{nil, errors.New("plain"), fmt.Errorf("more: %w", os.ErrNotExist), path, own{}, errors.New(""),
@@ -42,6 +47,8 @@ func main() {
 		fake := [2]uintptr{at, at}
 		hostile(*(*error)(unsafe.Pointer(&fake)))
 	}
+	next := &outer{inner{3, nil}, errors.New("next"), nil}
+	within(inner{1, errors.New("value")}, &outer{inner{2, path}, errors.New("more"), next}, len(all) - 5)
 	good := errors.New("good")
 	(*[2]uintptr)(unsafe.Pointer(&good))[1] = uintptr(unsafe.Pointer(&[2]uintptr{0x10, ^uintptr(0)}))
 	hostile(good)
@@ -52,6 +59,9 @@ func main() {
 SCRIPT = """
 uprobe:PROG:main.handle { printf("arg %s\\n", args.err); @[args.err] = count(); }
 uretprobe:PROG:main.handle /results.r1 != "nil"/ { printf("ret %s\\n", str(results.r1)); print(results); }
+uprobe:PROG:main.within { print(args.in); printf("in %s, %s\\n", args.in.err, args.out->in.err); print(args.out->in);
+    printf("next %s\\n", args.out->next->err); @in[args.in] = count(); }
+uretprobe:PROG:main.within { print(retval); printf("back %s\\n", retval.err); }
 uprobe:PROG:main.hostile { @hostile = count(); @texts[args.err] = count(); }
 """
 LONG = "ATypeWithSuchALongNameThatItsVarintHasTwoBytes" * 3  # 138 bytes
@@ -77,3 +87,7 @@ def test_errors(program: Path) -> None:
     assert f"{{ .r0 = -1, .r1 = {texts[1]} }}" in printed
     assert {f"@[{text}]: 1" for text in texts} <= set(printed)
     assert "@hostile: 7" in printed and "@texts[*errors.errorString: ]: 1" in printed
+    value, path = "*errors.errorString: value", texts[3]
+    assert {f"{{ .code = 1, .err = {value} }}", f"in {value}, {path}", f"{{ .code = 2, .err = {path} }}",
+            "next *errors.errorString: next", f"@in[{{ .code = 1, .err = {value} }}]: 1",
+            "{ .code = 2, .err = *errors.errorString: more }", "back *errors.errorString: more"} <= set(printed)

@@ -276,6 +276,47 @@ int main(void) {
     assert sorted(re.findall(r"^\]: (\d+)$", ended.stdout, re.M)) == ["1", "1", "7000", "9000"]
 
 
+FAMILY = """
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((noinline)) void *leak(int bytes) { return malloc(bytes); }
+__attribute__((noinline)) void *lost(int bytes) { return malloc(bytes); }
+int main(int count, char **words) {
+    if (count > 1) { /* what a child executes */
+        for (int i = 0; i < 7; i++) free(leak(6400));
+        for (int i = 0; i < 10; i++) leak(5000);
+        return 0;
+    }
+    void *copied = leak(10000), *freed = leak(20000);
+    for (int i = 0; i < 3; i++)
+        if (!fork()) {
+            free(copied);
+            lost(12345); /* goes with the program */
+            execl("/proc/self/exe", "family", "child", (char *)0);
+        }
+    while (wait(0) > 0);
+    free(freed);
+    return 0;
+}
+"""
+
+
+def test_memleak_of_a_family(tmp_path: Path) -> None:
+    """Pieces are a process's own: what a child frees is its copy, and what it executes has other memory."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("gcc is not installed")
+    (tmp_path / "family.c").write_text(FAMILY)
+    subprocess.run([compiler, "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-o", tmp_path / "family",
+                    tmp_path / "family.c"], check=True)
+    done = run_sonde("memleak", "-z", "5000", "--follow", "-c", str(tmp_path / "family"))
+    assert done.returncode == 0, done.stderr
+    assert sorted(map(int, re.findall(r"^\]: (\d+)$", done.stdout, re.M))) == [
+        1, 10, 10, 10, 10_000, 50_000, 50_000, 50_000]
+    assert "lost" not in done.stdout
+
+
 def test_memleak_of_the_kernel() -> None:
     with Tracer("memleak", "-o", "1", "-T", "100000", "60") as tracer:
         pipes = [os.pipe() for _ in range(50)]

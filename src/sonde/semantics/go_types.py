@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..language.ast import Binary, Call, Expr, FieldAccess, IntLiteral, Reference, Ternary, TupleExpr
+from ..language.ast import Binary, Call, Expr, FieldAccess, IntLiteral, Reference, Ternary, TupleExpr, Unary
 from ..spec import Attach
 from ..types import Pointer, Struct, Type
 from .nodes import is_args
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_DEPTH = 8  # of structs within one another
+MOST_STRUCTS = 64  # that are looked through for an error
 
 _LENGTHS = {"hchan<": "qcount", "hash<": "count", "map<": "used"}  # of channels; of maps until 1.23, and from then on
 
@@ -45,33 +46,51 @@ def types_distance(world: World, attach: Attach) -> int | None:
     return None if symbol is None or function is None else symbol[0] - function.address - (attach.offset - start)
 
 
+def reaches_error(type: Type) -> bool:
+    """Whether an error is a value's type, or that of a member, of what it points to as well; True where that takes long
+    to tell."""
+    waiting, seen = [type], set[str]()
+    for each in waiting:  # which grows
+        if is_go_error(each) or len(seen) > MOST_STRUCTS:
+            return True
+        if isinstance(each, Pointer):
+            waiting.append(each.to)
+        elif isinstance(each, Struct) and not is_go_text(each) and each.name not in seen:
+            seen.add(each.name)
+            waiting += [field.type for field in each.fields]
+    return False
+
+
 def with_texts(node: Expr, type: Struct, knows_errors: Callable[[], bool]) -> Expr:
-    """Of a string its text, of a parameter or result that is an error its type and text; of a struct that has strings a
-    record with their texts, of any other the struct itself."""
+    """Of a string its text, of an error that parameters or results lead to its type and text; of a struct that has
+    either a record with their texts, of any other the struct itself."""
     if is_go_text(type) or is_go_error(type) and _is_passed(node) and knows_errors():
         return Call(node.span, name="str", args=[node])
-    whole = is_args(node) and any(is_go_error(field.type) for field in type.fields)
-    if not _has_texts(type, 0) and not (whole and knows_errors()):
+    if not _has_member(type, is_go_text, 0) and not (
+            _has_member(type, is_go_error, 0) and _is_passed(node) and knows_errors()):
         return node
     names = type.field_names()
     return TupleExpr(node.span, items=[FieldAccess(node.span, operand=node, name=name) for name in names], names=names)
 
 
 def _is_passed(node: Expr) -> bool:
-    """Whether it is a parameter or a result, whose function is that of the probe."""
-    return isinstance(node, FieldAccess) and is_args(node.operand) or \
-        isinstance(node, Reference) and node.name == "retval"
+    """Whether it is a parameter or a result, whose function is that of the probe, or these lead to it."""
+    while not (is_args(node) or isinstance(node, Reference) and node.name == "retval"):
+        if not isinstance(node, FieldAccess) and not (isinstance(node, Unary) and node.op == "*"):
+            return False
+        node = node.operand
+    return True
 
 
-def _has_texts(type: Type, depth: int) -> bool:
-    """Whether a struct has strings that can be had by the names of its members."""
-    if is_go_text(type):
+def _has_member(type: Type, wanted: Callable[[Type], bool], depth: int) -> bool:
+    """Whether a value is ``wanted``, or a struct with one that can be had by the names of its members."""
+    if wanted(type):
         return True
     if not isinstance(type, Struct) or type.union or depth > MOST_DEPTH:
         return False
     named = [field.name for field in type.fields]
     return "" not in named and len({*named}) == len(named) and any(
-        _has_texts(field.type, depth + 1) for field in type.fields)
+        _has_member(field.type, wanted, depth + 1) for field in type.fields)
 
 
 def length_of(node: Expr, type: Type) -> Expr | None:

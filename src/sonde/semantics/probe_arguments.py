@@ -93,8 +93,8 @@ def _values_layout(item: Attach, names: set[str]) -> Hashable:
     fields = [(name, item.args.field(name)) for name in sorted(names)]
     build: Hashable = go_build(item)
     if build:
-        from .go_types import is_go_error
-        if any(field is not None and is_go_error(field.type) for _, field in fields):
+        from .go_types import reaches_error
+        if any(field is not None and reaches_error(field.type) for _, field in fields):
             build = item.target, item.offset
     return build, tuple([(n, f and f.type, repr(user_places(item).get(n))) for n, f in fields])
 
