@@ -329,8 +329,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "shared-code": ("Another function has the same code, so that the probe sees its calls too.", ""),
     "goroutine-thread": ("A script matches the calls and returns of a Go function by tid. A goroutine may change its thread in "
                          "between: match by goid, or by caller().", ""),
-    "tail-call": ("A function ends with a jump to another one, which returns in its place, and its returns are probed at its "
-                  "instructions: the jump counts as its return.", ""),
+    "tail-call": ("A function may end with a jump to another one, which is not known and returns in its place, and its returns "
+                  "are probed at instructions: the jump counts as its return, or is not seen where retval is used.", ""),
     "inside-function": ("A return probe is inside a function: the return address is on the stack only where a function begins.", ""),
     "sample-rate": ("The kernel limits sampling to a lower rate, and does not count the samples that it skips.", ""),
     "mid-instruction": ("A breakpoint at this offset would overwrite the middle of an instruction and crash the program.", ""),

@@ -15,13 +15,13 @@ The file is zlib-compressed JSON::
 from __future__ import annotations
 
 from sonde.arch.syscalls import syscall_number
+from sonde.base.function_ends import FunctionEnds
 from sonde.btf.query import Btf, parse_btf
 from sonde.errors import MachineError
 from sonde.kernel.types import tracefs
 from sonde.kernel.types.kernel_types import KernelTypes
 from sonde.spec import (
     ClassicFilter,
-    FunctionEnds,
     Implementation,
     Inlined,
     SourceLines,
@@ -132,9 +132,9 @@ class RecordedWorld(KernelTypes):
         """None is recorded."""
         return ""
 
-    def stack_check_length(self, path: str, offset: int) -> int:
+    def entry_distances(self, path: str, offsets: list[int], go: bool) -> list[int]:
         """No instructions are recorded."""
-        return 0
+        return [0] * len(offsets)
 
     def return_hazard(self, path: str, offset: int) -> str:
         """None is recorded."""
@@ -143,6 +143,10 @@ class RecordedWorld(KernelTypes):
     def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
         """No instructions are recorded."""
         return [FunctionEnds(problem="unreadable") for _ in offsets]
+
+    def find_import(self, path: str, name: str, pid: int) -> tuple[str, list[int]] | None:
+        """None is recorded."""
+        return None
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """No process is recorded."""

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypedDict, TypeVar
 
+    from .base.function_ends import TailCalls
+
     class SiteData(TypedDict, total=False):
         """What a site has beside its fields; which of it, and what it means, is for its kind to say."""
         severity: str
@@ -118,16 +120,6 @@ class UserPrototype(Record):
     result_locations: dict[str, UserPlace] = {}
 
 
-class FunctionEnds(Record):
-    """Where a user function ends: offsets in the file of its return ``instructions``, and of its ``jumps`` to other
-    functions, which return in its place; or, where not all of them are known, the ``problem``, a key of
-    semantics.returns.PROBLEMS."""
-
-    instructions: tuple[int, ...] = ()
-    jumps: tuple[int, ...] = ()
-    problem: str = ""
-
-
 class SourceLine(Record):
     """A place where the code of a source line begins: in ``function`` (or what is inlined there), at ``offset`` in the
     file; ``source`` is the source file's path."""
@@ -224,6 +216,7 @@ class UserDetail(Detail):
     prototype: UserPrototype | None = None
     result: Type | None = None
     exits: tuple[int, ...] = ()
+    tails: tuple[TailCalls, ...] = ()
     bits: int = 64
     image: str = ""
     function: str = ""
@@ -310,6 +303,11 @@ class Attach(Record):
     def exits(self) -> tuple[int, ...]:
         """Offsets of the instructions at which the return of a user function is probed; () otherwise."""
         return self.detail.exits if isinstance(self.detail, UserDetail) else ()
+
+    @property
+    def by_instructions(self) -> bool:
+        """Whether the return of a user function is probed at instructions, its own or those of others."""
+        return isinstance(self.detail, UserDetail) and bool(self.detail.exits or self.detail.tails)
 
     @property
     def pin(self) -> str:
@@ -493,7 +491,7 @@ class ErrorSite(Record):
     """A place where something can fail at run time; counted in the kernel, reported by script line.
 
     kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, args_lost, return_missed,
-    preempted, packet_bare, packet_read, packet_headers, other failures (helper).
+    tail_unseen, preempted, packet_bare, packet_read, packet_headers, other failures (helper).
     """
 
     kind: str
@@ -537,12 +535,12 @@ class Config(Record):
 
 
 class CountedCalls(Record):
-    """Of a user function whose calls and returns a script probes: its name, and the numbers of the two attach points,
-    which count their events in globals (see layouts/shared_maps.py)."""
+    """Of a user function whose calls and returns a script probes: its name, and the numbers of the globals that count
+    calls that began, and their ends (see layouts/shared_maps.py)."""
 
     name: str
-    entry: int
-    exit: int
+    begun: int
+    ended: list[int]
 
 
 class Gate(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sonde.base.function_ends import FunctionEnds
 from sonde.builtins import BUILTINS
 from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS as KNOWN_FUNCTIONS
@@ -16,7 +17,6 @@ from sonde.semantics.typed import CheckedScript
 from sonde.semantics.world import BpfFunction, KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from sonde.source import Source
 from sonde.spec import (
-    FunctionEnds,
     Implementation,
     Inlined,
     SourceLine,
@@ -254,14 +254,17 @@ class FakeWorld:
     def go_version(self, path: str) -> str:
         return "go1.22.3" if path == "/bin/svc" else ""
 
-    def stack_check_length(self, path: str, offset: int) -> int:
-        return 10
+    def entry_distances(self, path: str, offsets: list[int], go: bool) -> list[int]:
+        return [4 if go else 0] * len(offsets)
 
     def return_hazard(self, path: str, offset: int) -> str:
         return ""
 
     def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
         return [FunctionEnds(problem="unreadable") for _ in offsets]
+
+    def find_import(self, path: str, name: str, pid: int) -> tuple[str, list[int]] | None:
+        return None
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         return 0x601040 if name == "counter" else None

@@ -46,7 +46,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="aarch64", byte_order="little", elf_machine=183, word=8, indirect_relocation=1032,
+    name="aarch64", byte_order="little", elf_machine=183, word=8, indirect_relocation=1032, slot_relocations=(),
     audit=0xC00000B7, loader_flags=0x0A03, objdump="aarch64",
     c_macros=("__aarch64__",), aligns_unnamed_bits=True, largest_alignment=16,
     syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167,
@@ -74,6 +74,7 @@ ROW = Arch(
     go_arguments=tuple(_AT[f"x{n}"] for n in range(16)), go_goroutine=_AT["x28"], go_stack_arguments=8,
     go_stack_check=r"\x90\x0b\x40\xf9(?:\xff\x63\x30\xeb|(?:\xf1.{2}\xd1|(?:.{3}[\xd2\xf2\xb2]){1,4}"
                    r"\xf1\x63\x3b\xeb.{3}\x54)\x3f\x02\x10\xeb)[\x09\x29\x49\x69\x89\xa9\xc9\xe9].{2}\x54",
+    go_check_taken=None, entry_marker="",
     operands=(
         ("constant", rf"#?(?P<offset>{INTEGER})"), ("constant", "[wx]zr"),
         ("memory", rf"\[\s*(?P<base>x\d+|sp)\s*"

@@ -16,4 +16,5 @@ ROW = Arch(**{field: getattr(x86_64.ROW, field) for field in Arch._fields} | {
     "dwarf_registers": tuple(str.split("ax cx dx bx sp bp si di")), "dwarf_stack_pointer": 4, "dwarf_frame_pointer": 5,
     "dwarf_return": 8, "dwarf_vectors": range(21, 37), "frame_to_cfa": 8, "unwinds_in_kernel": False,
     "go_arguments": (), "go_stack_arguments": 4, "go_stack_check": "",
+    "entry_marker": r"\xf3\x0f\x1e\xfb(?=[\x50-\x57])",  # endbr32, before a push
 })

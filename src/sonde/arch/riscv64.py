@@ -47,7 +47,7 @@ open_tree_attr file_getattr file_setattr listns
 """
 
 ROW = Arch(
-    name="riscv64", byte_order="little", elf_machine=243, word=8, indirect_relocation=58,
+    name="riscv64", byte_order="little", elf_machine=243, word=8, indirect_relocation=58, slot_relocations=(),
     audit=0xC00000F3, loader_flags=0x1003, objdump="riscv:rv64",
     c_macros=("__riscv",), aligns_unnamed_bits=False, largest_alignment=16,
     syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91, "prctl": 167,
@@ -68,7 +68,8 @@ ROW = Arch(
     link_register=_AT["ra"], stack_arguments=0,
     vector_arguments=8, result_address_first=True, splits_structs=False, sizes_by_value=(),
     pt_regs_size=288,
-    go_arguments=(), go_goroutine=None, go_stack_arguments=8, go_stack_check="",
+    go_arguments=(), go_goroutine=None, go_stack_arguments=8, go_stack_check="", go_check_taken=None,
+    entry_marker="",
     operands=(
         ("constant", rf"(?P<offset>{INTEGER})"), ("constant", "zero"),
         ("memory", rf"(?P<offset>{INTEGER})?\((?P<base>\w+)\)"), ("register", r"(?P<base>\w+)")),

@@ -51,7 +51,10 @@ class Arch(Record):
     arguments lie on the stack, ``go_goroutine`` is where it has the address of the running goroutine's ``g``;
     ``go_stack_arguments`` is where the first argument on the stack lies above the stack pointer, and ``go_stack_check``
     a regular expression of the instructions with which functions begin that may need a larger stack: they are run again
-    when the stack has grown, and after a goroutine was preempted there.
+    when the stack has grown, and after a goroutine was preempted there. Where a probe of the jump by which they end
+    (the group "jump") costs less than one behind it, ``go_check_taken`` is a register and bits of it: if any is set,
+    the jump will be taken. ``entry_marker`` is a regular expression of an instruction with which functions begin and
+    which does nothing, where a probe behind it costs less.
 
     ``instruction_sizes`` are (mask, value, bytes): the first whose value the first 16 bits of an instruction have tells
     its size; () where that takes a decoder. ``control_flow`` are (mask, value, kind, lowest bit, bits): where control
@@ -65,6 +68,7 @@ class Arch(Record):
     elf_machine: int  # EM_
     word: int  # bytes of an address
     indirect_relocation: int  # R_..._IRELATIVE
+    slot_relocations: tuple[int, ...]  # R_..._GLOB_DAT and R_..._JUMP_SLOT; () where linkage.py reads no jumps by slots
     audit: int  # AUDIT_ARCH_
     loader_flags: int  # of 64-bit libraries in /etc/ld.so.cache (glibc, sysdeps/generic/ldconfig.h)
     objdump: str  # objdump -m
@@ -104,6 +108,8 @@ class Arch(Record):
     go_goroutine: int | None
     go_stack_arguments: int
     go_stack_check: str  # of bytes as Latin-1
+    go_check_taken: tuple[int, int] | None
+    entry_marker: str  # the same
     # debug information
     dwarf_registers: tuple[str, ...]
     dwarf_stack_pointer: int

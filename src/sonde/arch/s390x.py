@@ -52,7 +52,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="s390x", byte_order="big", elf_machine=22, word=8, indirect_relocation=61,
+    name="s390x", byte_order="big", elf_machine=22, word=8, indirect_relocation=61, slot_relocations=(),
     audit=0x80000016, loader_flags=0x0403, objdump="s390:64-bit",
     c_macros=("__s390__", "__s390x__"), aligns_unnamed_bits=False, largest_alignment=8,
     syscalls={"bpf": 351, "perf_event_open": 331, "membarrier": 356, "openat2": 437, "capset": 185, "prctl": 172,
@@ -75,7 +75,8 @@ ROW = Arch(
     link_register=_AT["r14"], stack_arguments=160,  # above where the called function saves registers
     vector_arguments=4, result_address_first=True, splits_structs=False, sizes_by_value=(1, 2, 4, 8),
     pt_regs_size=168,
-    go_arguments=(), go_goroutine=None, go_stack_arguments=8, go_stack_check="",
+    go_arguments=(), go_goroutine=None, go_stack_arguments=8, go_stack_check="", go_check_taken=None,
+    entry_marker="",
     operands=(
         ("constant", rf"(?P<offset>{INTEGER})"), ("register", r"%(?P<base>r\d+)"),
         ("memory", rf"(?P<offset>{INTEGER})?\((?:%(?P<index>r\d+)\s*,\s*)?%(?P<base>r\d+)\)")),

@@ -12,7 +12,7 @@ _AT["pc"] = _AT["ip"]
 # mov fs:-8,rcx; cmp 16(rcx),rsp. Then jbe (cmd/internal/obj/x86/obj6.go, stacksplit()).
 _GO_CHECK = (r"(?:(?:\x49\x3b\x66\x10|(?:\x4c\x8d\x64\x24.|\x4c\x8d\xa4\x24.{4}|\x49\x89\xe4\x49\x81\xec.{4}"
              r"(?:\x72.|\x0f\x82.{4}))\x4d\x3b\x66\x10)|\x64\x48\x8b\x0c\x25\xf8\xff\xff\xff"
-             r"(?:\x48\x3b\x61\x10|\x48\x8d(?:\x44\x24.|\x84\x24.{4})\x48\x3b\x41\x10))(?:\x76.|\x0f\x86.{4})")
+             r"(?:\x48\x3b\x61\x10|\x48\x8d(?:\x44\x24.|\x84\x24.{4})\x48\x3b\x41\x10))(?P<jump>\x76.|\x0f\x86.{4})")
 
 # Written by scripts/gen_syscalls.py.
 _SYSCALLS = """
@@ -53,7 +53,7 @@ lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat open_tree
 """
 
 ROW = Arch(
-    name="x86_64", byte_order="little", elf_machine=62, word=8, indirect_relocation=37,
+    name="x86_64", byte_order="little", elf_machine=62, word=8, indirect_relocation=37, slot_relocations=(6, 7),
     audit=0xC000003E, loader_flags=0x0303,
     objdump="i386:x86-64",
     c_macros=("__x86_64__", "__x86_64", "__amd64__", "__amd64"), aligns_unnamed_bits=False, largest_alignment=16,
@@ -77,6 +77,8 @@ ROW = Arch(
     pt_regs_size=168,
     go_arguments=tuple(_AT[n] for n in ("ax", "bx", "cx", "di", "si", "r8", "r9", "r10", "r11")),
     go_goroutine=_AT["r14"], go_stack_arguments=8, go_stack_check=_GO_CHECK,
+    go_check_taken=(_AT["flags"], 0x41),  # carry, zero
+    entry_marker=r"\xf3\x0f\x1e\xfa(?=\x41?[\x50-\x57])",  # endbr64, before a push
     operands=(
         ("constant", rf"\$?(?P<offset>{INTEGER})"),
         ("register", r"%(?P<base>\w+)"),

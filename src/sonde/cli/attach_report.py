@@ -22,6 +22,9 @@ def report_methods(trace: TracedRun, out: Output) -> None:
         if program.parts:
             names += f" and {program.parts[1].attach[0].name} ..."
             method = "by kprobe.session, entry and return in one program"
+        elif not program.clauses and point.exits:
+            count = sum([len(each.exits) for each in program.attach])
+            method = f"calls that end with a jump to another function noted at {count} instruction{'s' * (count > 1)}"
         elif not program.clauses:
             method = f"its arguments kept by a {program.method} at the function's entry"
         elif point.exits:

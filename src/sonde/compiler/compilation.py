@@ -94,7 +94,7 @@ class Unit:
         self.groups: list[tuple[str, str]] = []
         self.probes: list[str] = []  # names of the attach points, by program; see pipeline.py
         self.globals: list[str] = []
-        self.uncounted: set[int] = set()  # numbers of attach points: see counted_calls.py
+        self.uncounted: set[tuple[int, type]] = set()  # attach points with contexts: see counted_calls.py
         self.global_refs: list[tuple[str, MapAddr]] = []
         self.zero_size = 8
         self.stops_at_exit = False  # exit() or assert() is called where events may still follow

@@ -7,10 +7,11 @@ from ..kinds import KINDS, ProbeKind
 from ..language.ast import Clause
 from ..semantics.nodes import Use
 from ..semantics.typed import CheckedProbe
-from ..spec import Attach, StaticDetail, detail_of, serves_all
+from ..spec import Attach, StaticDetail, UserDetail, detail_of, serves_all
 from .compilation import Unit
 from .lower.probes.contexts import (
     Context,
+    GoEntryContext,
     KernelFunctionContext,
     PerfEventContext,
     RawEventContext,
@@ -23,6 +24,7 @@ from .lower.probes.contexts import (
     TestRunContext,
     TracepointContext,
     UserFunctionContext,
+    checks_stack,
 )
 from .lower.probes.iterators import IteratorContext
 from .lower.probes.raw_fields import raw_fields
@@ -86,8 +88,30 @@ def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedPro
     """The programs of all clauses, in the script's order."""
     classic = _mixed_tracepoints(unit, probes)
     plans = [plan for probe in probes for planned in plan_probe(unit, probe, classic)
-             for plan in _with_entry(unit, probe, planned)]
+             for plan in _with_helpers(unit, probe, planned)]
     return split_by_clauses(plans)
+
+
+def _with_helpers(unit: Unit, probe: CheckedProbe, planned: Plan) -> list[tuple[CheckedProbe, Plan]]:
+    """The program, and those that it needs beside it."""
+    if any(isinstance(point.detail, UserDetail) and point.detail.tails for point in planned.attach):
+        return _with_tails(unit, probe, planned)
+    return _with_entry(unit, probe, planned)
+
+
+def _with_tails(unit: Unit, probe: CheckedProbe, planned: Plan) -> list[tuple[CheckedProbe, Plan]]:
+    """The program of functions that end with jumps to others, and those that follow these jumps."""
+    from .lower.probes.tail_calls import tail_programs
+    helper = Clause(probe.clause.span, points=probe.clause.points, predicate=None, body=[])
+    pairs: list[tuple[CheckedProbe, Plan]] = []
+    for context, attach, runs in [(planned.context, planned.attach, True), *tail_programs(unit, planned.attach)]:
+        points = [point for point in attach if point.exits]
+        for part in [points] if context.shares(unit) else [[point] for point in points]:
+            if part and runs:
+                pairs.append((probe, Plan(part, context.fresh())))
+            elif part:
+                pairs.append((CheckedProbe(helper, part, None, []), Plan(part, context.fresh(), helps=probe)))
+    return pairs
 
 
 def _with_entry(unit: Unit, probe: CheckedProbe, planned: Plan) -> list[tuple[CheckedProbe, Plan]]:
@@ -158,7 +182,7 @@ def _shared_probe(clauses: object) -> object:
 
 
 def _point_key(planned: Plan, point: Attach) -> object:
-    return planned.method, point.name, point.target, point.offset
+    return type(planned.context), planned.method, point.name, point.target, point.offset
 
 
 def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Plan]:
@@ -191,8 +215,10 @@ def _choose_context(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[s
         return FUNCTIONS[way](), way if way != attach.kind else "", (attach.kind, way)
     if attach.kind == "usdt":
         return StaticProbe(detail_of(attach, StaticDetail).arguments), "", attach.kind
-    if attach.exits:
+    if attach.by_instructions:
         return ReturnInstructionContext(), "", "return instructions"
+    if checks_stack(unit.world.arch, attach):
+        return GoEntryContext(), "", "go entry"
     if attach.kind != "tracepoint":
         # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
         return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event

@@ -6,7 +6,8 @@ State memory (map ``__state``: one mmapable array element of u64 words)::
     [probes, probes + errors)        run-time errors, by ErrorSite
     [probes + errors, + globals)     ScriptSpec.globals, by name, written by the runtime before attaching; those whose
                                      names begin with DISCOVERED are 0 then, until a program finds them out; those of
-                                     CALLS count the events of attach points by their numbers, while COUNTING is 1
+                                     CALLS count what attach points see by their numbers, while COUNTING is 1: all
+                                     their events, then jumps to functions that return for others, then these returns
 
 Budget memory (map ``__budget``, of scripts with a :class:`sonde.spec.Gate`), one slot for each CPU::
 

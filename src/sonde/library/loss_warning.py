@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 # kind of ErrorSite -> what is missing
 _INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} failed", "stack_lost": "stacks lost",
-               **dict.fromkeys(("preempted", "args_lost", "return_missed"), "events dropped")}
+               **dict.fromkeys(("preempted", "args_lost", "return_missed", "tail_unseen"), "events dropped")}
 
 
 def warn_of_losses(trace: TracedRun) -> None:

@@ -35,6 +35,7 @@ _MESSAGES = {
     "unwind_deep": "User stack deeper than 127 frames: the innermost are shown.",
     "args_lost": "Event dropped: there was no room for its arguments until the function returned.",
     "return_missed": "Event dropped, and likely more: the kernel missed the return, with too many calls under way.",
+    "tail_unseen": "Return not seen: the call ended with a jump to another function, which is not known.",
     "packet_bare": "A packet without the header that the filter needs: the filter does not match it.",
     "packet_read": "Part of a packet could not be read: the filter does not match it.",
     "packet_headers": "A packet with more headers of IPv6 than a filter follows: the filter does not match it.",

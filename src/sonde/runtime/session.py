@@ -183,8 +183,9 @@ class Session:
         """How many calls of functions have not returned, at the end; [] before."""
         if self._state is None or not self.done:
             return []
-        counts = [(each.name, self._state.read_global(f"{CALLS}{each.entry}")
-                   - self._state.read_global(f"{CALLS}{each.exit}")) for each in self.spec.calls]
+        counts = [(each.name, self._state.read_global(f"{CALLS}{each.begun}")
+                   - sum([self._state.read_global(f"{CALLS}{number}") for number in each.ended]))
+                  for each in self.spec.calls]
         return [(name, count) for name, count in counts if count > 0]
 
     def _awaits_events(self) -> bool:

@@ -26,10 +26,10 @@ class ClockChoice(Choice):
 def knows_function(context: CheckContext, node: Reference) -> bool:
     """Whether a program can learn which function it was attached to. At a user function's return the registers no
     longer say so, and older kernels do not tell."""
-    needed = "attach_cookie" if context.program.attach.exits else "uretprobe_func"
+    needed = "attach_cookie" if context.program.attach.by_instructions else "uretprobe_func"
     if context.program.kind != "uretprobe" or context.world.has_feature(needed):
         return True
-    version = "5.15" if context.program.attach.exits else "6.7"
+    version = "5.15" if context.program.attach.by_instructions else "6.7"
     context.error("missing-feature",
                   f"this kernel does not tell programs the function of a uretprobe (Linux {version})", node,
                   ["probe has its name"])

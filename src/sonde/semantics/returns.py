@@ -8,10 +8,12 @@ return is refused before anything is attached.
 
 from __future__ import annotations
 
+from ..base.function_ends import TailCalls
 from ..language.ast import AttachPoint
 from ..spec import Attach, UserDetail, detail_of
 from .finder import ProbeFinder
 from .go_probes import goroutine_ways
+from .tail_calls import TailFollower
 
 # What World.return_hazard answers, and why a return probe is no good there.
 HAZARDS = {
@@ -35,13 +37,13 @@ PROBLEMS = {
     "overlaps": "another function begins inside of it",
     "computed": "it jumps to an address that it computes, which may be another function's",
     "tail": "it may end with a jump to another function, which returns in its place",
-    "result": "it ends with a jump to another function, whose result is its own",
+    "result": "it ends with a jump to another function, which returns in its place: one that is not known, or in "
+              "another file, into which -p and -c follow it",
     "never": "it has no return instruction",
     "too large": "it is too large for its instructions to be read",
     "other cpu": "its return instructions are not known on this CPU architecture",
     "unprobed": "it returns by an instruction at which no probe can be set",
 }
-
 
 def choose_ways(finder: ProbeFinder, point: AttachPoint, attach: list[Attach]) -> list[Attach]:
     """The attach points of ``point``, with the way of those that are returns. Without those that have none: an error if
@@ -68,19 +70,26 @@ def _set_exits(finder: ProbeFinder, point: AttachPoint, returns: list[Attach]) -
     """Have returns be probed where the functions end by their instructions. By name, those of which these are not
     known, each with a key of PROBLEMS."""
     problems: dict[str, str] = {}
-    tail_calls: list[str] = []
+    unknown: list[str] = []
+    with_result = "retval" in finder.use.names
+    follower = TailFollower(finder)
     for path in {item.target: None for item in returns}:
         items = [item for item in returns if item.target == path]
-        ends = finder.world.function_ends(path, [item.offset for item in items])
-        for item, function in zip(items, ends):
-            exits = tuple(sorted(function.instructions + function.jumps))
-            problem = "result" if function.jumps and "retval" in finder.use.names else function.problem
-            if problem or not exits:
-                problems[item.name] = problem or "never"
-            else:
-                detail_of(item, UserDetail).exits = exits
-                tail_calls += [item.name] if function.jumps else []
-    _warn_of_tail_calls(finder, point, tail_calls)
+        for item, function in zip(items, finder.world.function_ends(path, [item.offset for item in items])):
+            tails, jumps = follower.follow(item, function)
+            exits = function.instructions + (() if with_result else jumps)
+            if function.problem or not exits and not any(calls.returns for calls in tails):
+                problems[item.name] = function.problem or ("result" if jumps else "never")
+                continue
+            if jumps:
+                unknown.append(item.name)
+            if jumps and with_result:
+                tails += (TailCalls(path, unseen=jumps),)
+            detail = detail_of(item, UserDetail)
+            detail.exits, detail.tails = tuple(sorted(exits)), tails
+    if unknown and finder.options.warnings:
+        hints = ["with -p or -c, jumps to functions of other files are followed"] if follower.lacks_process else []
+        finder.diagnostics.warning("tail-call", _say_unknown_jumps(unknown, with_result), point.span, hints)
     return problems
 
 
@@ -98,14 +107,13 @@ def _warn_of_threads(finder: ProbeFinder, point: AttachPoint, returns: list[Atta
             if any(goroutine_ways(finder.world, item)) else [])
 
 
-def _warn_of_tail_calls(finder: ProbeFinder, point: AttachPoint, names: list[str]) -> None:
-    """Warn of functions that end by jumps to others, which count as their returns."""
-    if names and finder.options.warnings:
-        others = len(names) - 1
-        finder.diagnostics.warning(
-            "tail-call", f"{names[0]}{f' and {others} more end' if others else ' ends'} with a jump to another "
-            "function, which returns in its place: that jump counts as the return", point.span,
-            ["what the other function takes is not part of it"])
+def _say_unknown_jumps(names: list[str], with_result: bool) -> str:
+    """What becomes of the calls of functions that end by jumps to others which are not followed."""
+    others = len(names) - 1
+    text = "the calls that end so are counted, but their returns are not seen" if with_result else \
+        "that jump counts as the return, and what the other function takes is not part of it"
+    return (f"{names[0]}{f' and {others} more' if others else ''} may end with a jump to another function, which is "
+            f"not known and returns in its place: {text}")
 
 
 def _leave_out(finder: ProbeFinder, point: AttachPoint, attach: list[Attach], refused: dict[str, Attach],

@@ -82,7 +82,7 @@ def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[st
             attach += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
     if not attach and by_name and len(paths) > 1:
         return _await_file(finder, point, parts)
-    attach = choose_ways(finder, point, _note_builds(finder, attach))
+    attach = _move_entries(finder, choose_ways(finder, point, _note_builds(finder, attach)))
     if "results" in finder.use.names and finder.use.fields is None and attach and not attach[0].wild:
         _warn_of_unknown(finder, point, attach[0])
     if finder.options.is_followed and parts[0] and by_name:
@@ -98,9 +98,7 @@ def _find_files(finder: ProbeFinder, name: str) -> list[str]:
 
 
 def _note_builds(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
-    """Note which attach points are in files of 32 bits, and which in Go's. A probe of a function of Go goes behind the
-    check of the stack with which it begins: that is run twice if the stack has to grow, or the goroutine is preempted
-    there."""
+    """Note which attach points are in files of 32 bits, and which in Go's."""
     paths = {item.target for item in attach}
     bits = {path: finder.world.user_bits(path) for path in paths}
     versions = {path: finder.world.go_version(path) if bits[path] == 64 else "" for path in paths}
@@ -108,9 +106,23 @@ def _note_builds(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
         detail = detail_of(item, UserDetail)
         detail.bits = bits[item.target]
         detail.go = versions[item.target] if is_go_function(item.event) else ""
-        if detail.go and detail.entry and item.event and item.kind == "uprobe":
-            detail.skipped = finder.world.stack_check_length(item.target, item.offset)
-            item.offset += detail.skipped
+    return attach
+
+
+def _move_entries(finder: ProbeFinder, attach: list[Attach]) -> list[Attach]:
+    """Set the probes of functions behind their first instructions, where that is better. Functions of Go begin with a
+    check of the stack, which is run twice if the stack has to grow, or the goroutine is preempted there. Others may
+    begin with an instruction that marks what may be called by address; the kernel emulates a push behind it."""
+    groups: dict[tuple[str, bool], list[Attach]] = {}
+    for item in attach:
+        detail = detail_of(item, UserDetail)
+        if detail.entry and item.event and not item.by_instructions and not (detail.go and item.kind == "uretprobe"):
+            groups.setdefault((item.target, bool(detail.go)), []).append(item)
+    for (path, go), items in groups.items():
+        distances = finder.world.entry_distances(path, [item.offset for item in items], go)
+        for item, distance in zip(items, distances):
+            detail_of(item, UserDetail).skipped = distance
+            item.offset += distance
     return attach
 
 

@@ -8,9 +8,9 @@ exception.
 from __future__ import annotations
 
 from ..base.fast_stdlib import Protocol
+from ..base.function_ends import FunctionEnds as FunctionEnds
 from ..spec import BpfFunction as BpfFunction
 from ..spec import ClassicFilter as ClassicFilter
-from ..spec import FunctionEnds as FunctionEnds
 from ..spec import Implementation as Implementation
 from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
@@ -144,8 +144,10 @@ class World(Protocol):
         """Which Go built an ELF file: ``go1.19.8``, or ``go1.18+`` if only the oldest that it can be is known; "" if
         none did."""
 
-    def stack_check_length(self, path: str, offset: int) -> int:
-        """Bytes of the check with which the Go function at a file offset begins (Arch.go_stack_check)."""
+    def entry_distances(self, path: str, offsets: list[int], go: bool) -> list[int]:
+        """For the functions at these file offsets, how far behind their first instructions probes are set: of ``go`` at
+        the end of the check of the stack (Arch.go_stack_check), else behind what marks the beginning, where a probe
+        there costs less (Arch.entry_marker)."""
 
     def return_hazard(self, path: str, offset: int) -> str:
         """Why a return probe of the function at a file offset would harm the traced program: a key of
@@ -153,6 +155,10 @@ class World(Protocol):
 
     def function_ends(self, path: str, offsets: list[int]) -> list[FunctionEnds]:
         """Where the functions at these file offsets end, by their instructions."""
+
+    def find_import(self, path: str, name: str, pid: int) -> tuple[str, list[int]] | None:
+        """(path, file offsets) of the function that a program takes from another file by a name: with a process, from
+        one that it has mapped. Several are implementations, of which a process uses one. None where it is not known."""
 
     def user_prototype(self, path: str, offset: int, own: bool = False) -> UserPrototype:
         """Parameters and result of the function whose first instruction is at a file offset, by debug information:

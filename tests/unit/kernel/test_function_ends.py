@@ -14,6 +14,8 @@ import pytest
 
 from sonde.kernel.foreign.elf import Elf
 from sonde.kernel.foreign.function_ends import MOST_AT_ONCE, MOST_CODE, FunctionReader
+from sonde.kernel.foreign.function_problems import UnknownEndError
+from sonde.kernel.foreign.tail_calls import MOST_FUNCTIONS, MOST_RETURNS, Ends, TailCalls, follow_tail_calls
 
 SOURCE = r"""
 #include <stdlib.h>
@@ -106,10 +108,10 @@ def returns(path: Path, *names: str) -> list[int]:
     return sorted(addresses)
 
 
-Ends = tuple[list[int], list[int], str]
+Found = tuple[list[int], list[int], str]
 
 
-def ends(path: Path, *names: str) -> list[Ends]:
+def ends(path: Path, *names: str) -> list[Found]:
     """(addresses of the return instructions, of jumps to other functions, problem) of functions."""
     known = symbols(path)
     descriptor = os.open(path, os.O_RDONLY)
@@ -118,7 +120,8 @@ def ends(path: Path, *names: str) -> list[Ends]:
         offsets = [elf.address_to_offset(known[name][0]) or 0 for name in names]
         answer = FunctionReader(elf).read_ends(offsets)
         return [([elf.offset_to_address(at) or 0 for at in instructions],
-                 [elf.offset_to_address(at) or 0 for at in jumps], problem) for instructions, jumps, problem in answer]
+                 [elf.offset_to_address(at) or 0 for at in sorted(jumps + followed)], problem)
+                for instructions, jumps, problem, _, _, followed, *_ in answer]
     finally:
         os.close(descriptor)
 
@@ -160,6 +163,40 @@ def test_tail_calls(program: Path, name: str) -> None:
     assert ends(program, name) == [(returns(program, name), jumps, "")]
 
 
+def test_where_jumps_lead() -> None:
+    """Jumps are followed as far as all is known: not to functions in other files, not back to the first function, and
+    not to one that jumps to its own first instruction."""
+    functions = {1: Ends([], [(10, 2, ""), (11, 0, "read"), (12, 0, ""), (13, 4, ""), (14, 5, ""), (15, 7, "")]),
+                 2: Ends([20], [(21, 3, "")]), 3: Ends([30, 31], []), 4: Ends([40], [(41, 1, "")]),
+                 5: Ends([50], [], True), 6: Ends([60], [(61, 2, "")])}
+
+    def ends_of(address: int) -> Ends:
+        if address not in functions:
+            raise UnknownEndError("tail")
+        return functions[address]
+
+    assert follow_tail_calls(ends_of, 1, functions[1].jumps) == TailCalls([10], [2, 3], [21], [20, 30, 31])
+    assert follow_tail_calls(ends_of, 6, functions[6].jumps) == TailCalls([61], [2, 3], [21], [20, 30, 31])
+    chain = {number: Ends([1000 + number], [(2000 + number, number + 1, "")]) for number in range(MOST_FUNCTIONS + 1)}
+    chain[MOST_FUNCTIONS + 1] = Ends([1], [])
+    assert follow_tail_calls(chain.__getitem__, 0, chain[0].jumps).jumps == []
+    assert len(follow_tail_calls(chain.__getitem__, 1, chain[1].jumps).entries) == MOST_FUNCTIONS
+    many = {0: Ends([], [(1, 1, ""), (2, 2, "")]), 1: Ends([*range(MOST_RETURNS)], []), 2: Ends([5000], [])}
+    assert follow_tail_calls(many.__getitem__, 0, many[0].jumps).jumps == [1]
+
+
+def test_jumps_to_other_files(program: Path) -> None:
+    """Their functions are known by name, whichever way the jump goes."""
+    descriptor = os.open(program, os.O_RDONLY)
+    try:
+        elf = Elf(descriptor, str(program))
+        answer = FunctionReader(elf).read_ends([elf.address_to_offset(symbols(program)["away"][0]) or 0])[0]
+    finally:
+        os.close(descriptor)
+    if answer[1] and elf.find_section(".dynsym") is not None:
+        assert {name for _, name in answer[3]} in ({"atoi"}, {"strtol"})
+
+
 def test_computed_jumps(program: Path) -> None:
     """Either all its returns are known, or that they are not is; never does it seem to be left."""
     assert ends(program, "jumping")[0] in ((returns(program, "jumping"), [], ""), ([], [], "computed"))
@@ -185,11 +222,11 @@ def elf_of(code: bytes, sizes: list[int], machine: int = 62) -> bytes:
     return (header + segment).ljust(0x1000, b"\0") + body + b"".join(rows)
 
 
-def read(tmp_path: Path, data: bytes, *offsets: int) -> list[Ends]:
+def read(tmp_path: Path, data: bytes, *offsets: int) -> list[Found]:
     (tmp_path / "t").write_bytes(data)
     descriptor = os.open(tmp_path / "t", os.O_RDONLY)
     try:
-        return FunctionReader(Elf(descriptor)).read_ends(list(offsets))
+        return [answer[:3] for answer in FunctionReader(Elf(descriptor)).read_ends(list(offsets))]
     finally:
         os.close(descriptor)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sonde.arch import ARCHES
-from sonde.arch.go_functions import stack_check_length
+from sonde.arch.function_entries import marker_length, stack_check_length
 from sonde.arch.go_versions import goid_offset, minor_version, uses_stack
 
 
@@ -28,12 +28,21 @@ def test_goid_offset() -> None:
 
 
 @pytest.mark.parametrize(("arch", "code", "length"), [
-    ("x86_64", "493b6610 7620 4883ec10", 6), ("x86_64", "493b6610 0f86e1000000 55", 10),
-    ("x86_64", "4c8d6424f8 4d3b6610 7610 55", 11), ("x86_64", "4c8da42448fcffff 4d3b6610 0f8696120000 4881", 18),
-    ("x86_64", "4989e4 4981ece0180100 0f828c000000 4d3b6610 0f8682000000 4881", 26),
-    ("x86_64", "64488b0c25f8ffffff 483b6110 7620 4883", 15), ("x86_64", "554889e5", 0), ("x86_64", "493b6610", 0),
+    ("x86_64", "493b6610 7620 4883ec10", 4), ("x86_64", "493b6610 0f86e1000000 55", 4),
+    ("x86_64", "4c8d6424f8 4d3b6610 7610 55", 9), ("x86_64", "4c8da42448fcffff 4d3b6610 0f8696120000 4881", 12),
+    ("x86_64", "4989e4 4981ece0180100 0f828c000000 4d3b6610 0f8682000000 4881", 20),
+    ("x86_64", "64488b0c25f8ffffff 483b6110 7620 4883", 13), ("x86_64", "554889e5", 0), ("x86_64", "493b6610", 0),
     ("aarch64", "900b40f9 ff6330eb 29010054 fe0f1ef8", 12), ("aarch64", "900b40f9 f1030ad1 3f0210eb a9040054 f403", 16),
     ("aarch64", "900b40f9 1b1c83d2 3b00a0f2 f1633beb 03050054 3f0210eb a9040054", 28), ("aarch64", "c0035fd6", 0),
     ("s390x", "c0035fd6", 0)])
 def test_stack_checks(arch: str, code: str, length: int) -> None:
     assert stack_check_length(ARCHES[arch], bytes.fromhex(code)) == length
+
+
+@pytest.mark.parametrize(("arch", "code", "length"), [
+    ("x86_64", "f30f1efa 55 4889e5", 4), ("x86_64", "f30f1efa 4157", 4), ("x86_64", "f30f1efa 4889f8", 0),
+    ("x86_64", "f30f1efa 418b07", 0), ("x86_64", "55 4889e5", 0), ("x86_64", "f30f1efa", 0), ("i386", "f30f1efb 53", 4),
+    ("i386", "f30f1efa 53", 0), ("aarch64", "5f2403d5", 0)])
+def test_markers(arch: str, code: str, length: int) -> None:
+    """The instruction behind one must be one that the kernel emulates: a push."""
+    assert marker_length(ARCHES[arch], bytes.fromhex(code)) == length

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.base.function_ends import FunctionEnds
 from sonde.errors import MachineError
 from sonde.kernel.foreign import files
 from sonde.kernel.names.returns import FUNCTIONS, return_hazard
@@ -16,7 +17,7 @@ from sonde.language.ast import Call
 from sonde.semantics.nodes import walk_nodes
 from sonde.semantics.returns import HAZARDS, PROBLEMS
 from sonde.semantics.world import UserFunction
-from sonde.spec import FunctionEnds, UserPrototype
+from sonde.spec import UserDetail, UserPrototype, detail_of
 from unit.fake_world import FakeWorld, check_text, findings
 
 EXEC, DYN = 2, 3
@@ -272,14 +273,32 @@ class JumpingWorld(HazardousWorld):
         return [FunctionEnds((offset + 8,), (offset + 4,)) for offset in offsets]
 
 
-def test_tail_calls() -> None:
-    """The jump counts as a return, which is said; the result is not its own."""
+def test_jumps_that_are_not_known() -> None:
+    """They count as returns, which is said; a script that wants the result does not see them, which is said, too."""
     checked = check_text("uretprobe:go:work { @ = count(); }", JumpingWorld())
     assert [item.exits for probe in checked.probes for item in probe.attach] == [(0x204, 0x208)]
     assert [(item.code, item.severity) for item in checked.diagnostics.items] == [("tail-call", "WARNING")]
-    refused = [code for code, _ in findings("uretprobe:go:work { @ = sum(retval); }", JumpingWorld())]
-    assert refused == ["harmful-return"]
+    checked = check_text("uretprobe:go:work { @ = sum(retval); }", JumpingWorld())
+    assert [(item.exits, [calls.unseen for calls in detail_of(item, UserDetail).tails])
+            for probe in checked.probes for item in probe.attach] == [((0x208,), [(0x204,)])]
+    assert ["are not seen" in item.message for item in checked.diagnostics.items] == [True]
     assert [code for code, _ in findings("uretprobe:prog:work { @ = sum(retval); }", JumpingWorld())] == []
+
+
+class MarkedWorld(ReadableWorld):
+    """One in which functions begin with an instruction that does nothing."""
+
+    def entry_distances(self, path: str, offsets: list[int], go: bool) -> list[int]:
+        return [4] * len(offsets)
+
+
+def test_where_entries_are_probed() -> None:
+    """Behind what marks them, and so are returns by the kernel's probe; by instructions the function tells them."""
+    for text, returns, offset in (("uprobe:prog:work { }", "", 0x204), ("uretprobe:prog:work { }", "", 0x204),
+                                  ("uretprobe:prog:work { }", "instructions", 0x200),
+                                  ("uprobe:prog:work+8 { }", "", 0x208)):
+        checked = check_text(text, MarkedWorld(), returns=returns)
+        assert [item.offset for probe in checked.probes for item in probe.attach] == [offset], text
 
 
 class GoWorld(ReadableWorld):

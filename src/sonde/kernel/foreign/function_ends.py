@@ -26,8 +26,11 @@ from .function_problems import (
     TOO_LARGE,
     UNPROBED,
     UNREADABLE,
+    UnknownEndError,
 )
+from .linkage import Linkage
 from .symbol_table import Row
+from .tail_calls import Ends, Jump, follow_tail_calls
 
 AT_ENTRY = "at entry"
 DT_PLTGOT = 3
@@ -38,14 +41,7 @@ MOST_PARTS = 64        # pieces of a function
 MOST_ELEMENTS = 4096   # of a jump table
 MOST_AT_ONCE = 1 << 18  # bytes of functions that one answer is about, and return instructions in it
 MOST_IN_ANSWER = 1 << 17
-
-
-class UnknownEndError(Exception):
-    """It is not known where the function returns: one of PROBLEMS."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
+MOST_FOLLOWED = 1 << 23  # bytes, with those of the functions that they jump to
 
 
 class _Part:
@@ -67,7 +63,7 @@ class _Part:
         self.branches = [address + flow.target for _, flow in flows[1] if flow.kind == BRANCH]
         self.indirect = [index for index, flow in flows[1] if flow.kind == INDIRECT]
         self.ends = [index for index, flow in flows[1] if flow.kind in (RETURN, JUMP, INDIRECT)]
-        self.leaving: list[int] = []  # addresses of the jumps to other functions
+        self.leaving: list[Jump] = []
 
     def has(self, address: int) -> bool:
         """Whether an address is in it."""
@@ -103,66 +99,94 @@ def _offset_table(elf: Elf) -> int:
     return section.address if section is not None else 0
 
 
+# Of a function, by offsets in the file: its return instructions; its jumps to others that are not followed; "" or one
+# of PROBLEMS; of those jumps, the ones to functions of other files with their names; whether it jumps to its first
+# instruction; its jumps that are followed, and what they lead to: see TailCalls.
+FunctionAnswer = tuple[list[int], list[int], str, list[tuple[int, str]], bool, list[int], list[int], list[int],
+                       list[int]]
+
+
 class FunctionReader:
     """Reads the ends of functions of one file."""
 
     def __init__(self, elf: Elf) -> None:
         self._elf = elf
         self._arch = find_arch_of_elf(elf.machine)
-        self._linkage = [(section.address, section.address + section.size) for section in elf.sections
-                         if section.name.startswith(".plt")]
         self._offset_table = _offset_table(elf)
+        self._linkage = Linkage(elf, self._arch.slot_relocations if self._arch is not None else (), self._offset_table)
         self._read_bytes = 0
+        self._known: dict[int, Ends | str] = {}  # while one answer is made
         self._block: tuple[int, int, list[Row]] = (0, 0, [])
         self._unwinding: UnwindTable | None = None
         if elf.find_section(".eh_frame") is not None:
             self._unwinding = UnwindTable(elf)
 
-    def read_ends(self, offsets: list[int]) -> list[tuple[list[int], list[int], str]]:
-        """For functions by their offsets in the file: (offsets of their return instructions, of their jumps to other
-        functions, "" or one of PROBLEMS). An answer may end early."""
-        self._read_bytes, ends, count = 0, [], 0
+    def read_ends(self, offsets: list[int]) -> list[FunctionAnswer]:
+        """For functions by their offsets in the file, see FunctionAnswer. An answer may end early."""
+        self._read_bytes, answers, count = 0, [], 0
         for offset in offsets:
-            ends.append(self._read_function(offset))
-            count += len(ends[-1][0]) + len(ends[-1][1])
+            answers.append(self._read_function(offset))
+            count += sum([len(part) for part in answers[-1] if isinstance(part, list)])
             if self._read_bytes > MOST_AT_ONCE or count > MOST_IN_ANSWER:
                 break
-        return ends
+        self._known.clear()
+        return answers
 
-    def _read_function(self, offset: int) -> tuple[list[int], list[int], str]:
+    def _read_function(self, offset: int) -> FunctionAnswer:
         address = self._elf.offset_to_address(offset)
         if address is None:
-            return [], [], NO_FUNCTION
+            return [], [], NO_FUNCTION, [], False, [], [], [], []
         try:
-            return *self.ends_of(address), ""
-        except UnknownEndError as unknown:
-            return [], [], unknown.problem
-        except (DamagedTablesError, MachineError):
-            return [], [], UNREADABLE
+            ends = self.ends_of(address)
+            if not ends.returns and not ends.jumps:
+                raise UnknownEndError(NEVER)
+            calls = follow_tail_calls(self.ends_of, address, ends.jumps)
+            unknown = [(self._offset_of(at), name) for at, _, name in ends.jumps if at not in calls.jumps]
+            return (self._offsets_of(ends.returns), [at for at, _ in unknown], "",
+                    [(at, name) for at, name in unknown if name], ends.repeats, self._offsets_of(calls.jumps),
+                    self._offsets_of(calls.entries), self._offsets_of(calls.onward), self._offsets_of(calls.returns))
+        except UnknownEndError as unknown_end:
+            return [], [], unknown_end.problem, [], False, [], [], [], []
 
-    def ends_of(self, address: int) -> tuple[list[int], list[int]]:
-        """Offsets in the file of the return instructions of the function at an address, and of its jumps to other
-        functions, in order. UnknownEndError where there may be others."""
+    def ends_of(self, address: int) -> Ends:
+        """Where the function at an address ends. UnknownEndError where it may end elsewhere, too."""
+        known = self._known.get(address)
+        if known is None:
+            try:
+                known = self._read_all_ends(address)
+            except UnknownEndError as unknown:
+                known = unknown.problem
+            except (DamagedTablesError, MachineError):
+                known = UNREADABLE
+            self._known[address] = known
+        if isinstance(known, str):
+            raise UnknownEndError(known)
+        return known
+
+    def _read_all_ends(self, address: int) -> Ends:
         if self._arch is None or not is_known(self._arch):
             raise UnknownEndError(OTHER_CPU)
+        if self._read_bytes > MOST_FOLLOWED:
+            raise UnknownEndError(TOO_LARGE)
         name, size = self._describe(address)
         parts = [self._read_part(address, size)]
+        repeats = False
         for part in parts:  # which grow
             if len(parts) > MOST_PARTS or sum(len(each.code) for each in parts) > MOST_CODE:
                 raise UnknownEndError(TOO_LARGE)
             for target in [*part.branches, *self._table_targets(part, parts, name)]:
+                repeats |= target == address
                 if not self._follow(target, parts, name):
                     raise UnknownEndError(TAIL)
             for at, target in part.jumps:
+                repeats |= target == address
                 if not self._follow(target, parts, name):
                     self._add_tail_call(part, at, target)
-        returns = sorted(address for part in parts for address in part.returns)
-        jumps = sorted(address for part in parts for address in part.leaving)
-        if not returns and not jumps:
-            raise UnknownEndError(NEVER)
-        if len(returns) + len(jumps) > MOST_RETURNS:
+        ends = Ends(sorted([address for part in parts for address in part.returns]),
+                    sorted([jump for part in parts for jump in part.leaving]), repeats)
+        if len(ends.returns) + len(ends.jumps) > MOST_RETURNS:
             raise UnknownEndError(TOO_LARGE)
-        return [self._offset_of(address) for address in returns], [self._offset_of(address) for address in jumps]
+        return ends
 
     def _describe(self, address: int) -> tuple[str, int]:
         """(name, bytes) of the function that begins at an address."""
@@ -185,6 +209,9 @@ class FunctionReader:
         if not low <= address < high:
             self._block = self._elf.functions().functions_around(address)
         return self._block[1:]
+
+    def _offsets_of(self, addresses: list[int]) -> list[int]:
+        return [self._offset_of(address) for address in addresses]
 
     def _offset_of(self, address: int) -> int:
         offset = self._elf.address_to_offset(address)
@@ -221,11 +248,12 @@ class FunctionReader:
     def _add_tail_call(self, part: _Part, at: int, target: int) -> None:
         """A jump out of the function is one if it leads to another function or to the linkage table, and if the stack
         is as it was at the entry."""
-        known = any(low <= target < high for low, high in self._linkage) or any(
+        known = self._linkage.has(target) or any(
             start <= target < start + size for start, size, _ in self._rows_around(target)[1])
         if not known or self._frame_at(at) not in (AT_ENTRY, ""):
             raise UnknownEndError(TAIL)
-        part.leaving.append(at)
+        linked = self._linkage.has(target)
+        part.leaving.append((at, *(self._linkage.function_at(target) if linked else (target, ""))))
 
     def _frame_at(self, address: int) -> str:
         """Whether the stack is as at a function's entry, by the unwind table: AT_ENTRY, WITHIN, or "" if it does not
@@ -242,7 +270,7 @@ class FunctionReader:
         for start, size, text in self._rows_around(address)[1]:
             if start <= address < start + size and text.startswith(f"{name}.cold"):
                 return start, start + size
-        if any(low <= address < high for low, high in self._linkage):
+        if self._linkage.has(address):
             return 0, 0
         entry = self._unwinding.find_entry(address) if self._unwinding is not None else None
         if entry is None or self._unwinding is None or self._arch is None:
@@ -257,7 +285,7 @@ class FunctionReader:
             tables = part.tables(jump)
             at = part.address + part.starts[jump]
             if tables == OUTSIDE or tables == "" and self._frame_at(at) == AT_ENTRY and part.is_linked():
-                part.leaving.append(at)
+                part.leaving.append((at, *self._linkage.function_at(at)))
                 continue
             elements = next(filter(None, [self._elements(table, parts, name) for table in tables
                                           if isinstance(table, JumpTable)]), [])

@@ -176,13 +176,23 @@ def _stamp_of(stat: os.stat_result) -> Stamp:
 
 def read_start(path: str, size: int, at: int = 0) -> bytes:
     """Some bytes of a file; b"" if they cannot be read."""
+    return read_parts(path, size, [at])[0]
+
+
+def read_parts(path: str, size: int, offsets: list[int]) -> list[bytes]:
+    """As many bytes of a file from each of these offsets on; b"" where they cannot be read."""
     try:
         descriptor = open_regular(path)
     except MachineError:
-        return b""
+        return [b""] * len(offsets)
+    try:
+        return [_read_at(descriptor, size, at) for at in offsets]
+    finally:
+        os.close(descriptor)
+
+
+def _read_at(descriptor: int, size: int, at: int) -> bytes:
     try:
         return os.pread(descriptor, size, at)
     except (OSError, OverflowError):
         return b""
-    finally:
-        os.close(descriptor)

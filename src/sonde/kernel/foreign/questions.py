@@ -136,8 +136,10 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("needed", ([str], [str])),
     ReaderQuestion("return_hazard", _word_of("", "go", "c++", "rust", "unwound", "collected", "stacks", "unclear")),
     ReaderQuestion("go_version", str),
-    # of functions, the first of those asked for: file offsets of return instructions and of jumps out of it, or why not
-    ReaderQuestion("function_ends", [([_FILE_OFFSET], [_FILE_OFFSET], _word_of("", *PROBLEMS))]),
+    # of functions, the first of those asked for: see function_ends.FunctionAnswer
+    ReaderQuestion("function_ends", [([_FILE_OFFSET], [_FILE_OFFSET], _word_of("", *PROBLEMS),
+                                      [(_FILE_OFFSET, str)], bool, [_FILE_OFFSET], [_FILE_OFFSET], [_FILE_OFFSET],
+                                      [_FILE_OFFSET])]),
     ReaderQuestion("origin", str),
     ReaderQuestion("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
     ReaderQuestion("object", Maybe((int, int))),

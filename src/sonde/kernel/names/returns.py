@@ -5,8 +5,8 @@ pass, since they call a function of their caller's. And where functions end, by 
 
 from __future__ import annotations
 
+from ...base.function_ends import FunctionEnds, TailCalls
 from ...errors import MachineError
-from ...spec import FunctionEnds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,5 +48,8 @@ def function_ends(file: ElfFile, offsets: list[int]) -> list[FunctionEnds]:
         page = file.ask_reader("function_ends", offsets[len(ends):len(ends) + MANY])
         if not page:
             raise MachineError(f"{file.path}: senseless answer")
-        ends += [FunctionEnds(tuple(instructions), tuple(jumps), problem) for instructions, jumps, problem in page]
+        ends += [FunctionEnds(tuple(instructions), tuple(jumps), problem,
+                              TailCalls(file.path, *map(tuple, tails)) if tails[0] else None,
+                              tuple([(at, name) for at, name in imports]), repeats)
+                 for instructions, jumps, problem, imports, repeats, *tails in page]
     return ends[:len(offsets)]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 
-from ...arch import this_arch
+from ...arch import ARCHES, NARROW, this_arch
 from ...arch.syscalls import syscall_number
 from ...base.fast_stdlib import cached_property
+from ...base.function_ends import FunctionEnds
 from ...btf.query import Btf
 from ...errors import MachineError
 from ...layouts.uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from ...spec import (
     BpfFunction,
     ClassicFilter,
-    FunctionEnds,
     Implementation,
     Inlined,
     KernelFunction,
@@ -120,11 +120,13 @@ class UserSide:
         except MachineError:
             return ""
 
-    def stack_check_length(self, path: str, offset: int) -> int:
-        """Bytes of the check with which the Go function at a file offset begins."""
-        from ...arch.go_functions import MOST_CHECK, stack_check_length
-        from ..foreign.opening import read_start
-        return stack_check_length(this_arch(), read_start(path, MOST_CHECK, offset))
+    def entry_distances(self, path: str, offsets: list[int], go: bool) -> list[int]:
+        """How far behind their first instructions probes of functions are set."""
+        from ...arch.function_entries import MOST_CHECK, marker_length, stack_check_length
+        from ..foreign.opening import read_parts
+        row = this_arch() if self.user_bits(path) == 64 else ARCHES[NARROW[0]]
+        return [stack_check_length(row, code) if go else marker_length(row, code)
+                for code in read_parts(path, MOST_CHECK, offsets)]
 
     def return_hazard(self, path: str, offset: int) -> str:
         """Why a return probe of the function there would do harm; "unclear" if the file cannot be read."""
@@ -147,6 +149,11 @@ class UserSide:
             return returns.function_ends(_elf_file(path), offsets)
         except MachineError:
             return [FunctionEnds(problem="unreadable") for _ in offsets]
+
+    def find_import(self, path: str, name: str, pid: int) -> tuple[str, list[int]] | None:
+        """The function of another file that a program calls by a name."""
+        from ..names.imports import find_import
+        return find_import(path, name, pid)
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a symbol in a process, from the files that it has mapped."""

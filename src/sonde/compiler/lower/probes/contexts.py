@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+EVENTS, JUMPS, TAIL_RETURNS = range(3)
+
+
 class Context:
     """Base: an event without arguments.
 
@@ -36,6 +39,7 @@ class Context:
     default_space = KERNEL
     filters_pid = True  # -p is a predicate (otherwise the attachment itself is limited to the process)
     saved_words = 0  # of the arguments that callbacks read in the frame: see entry_arguments.py
+    counter: int | None = EVENTS  # of the attach point, which counts its runs: see counted_calls.py
     beneath = ""  # whose frames a kernel stack begins with, before those of the event: see stacks.py
 
     def fresh(self) -> Context:
@@ -345,6 +349,25 @@ class UserFunctionContext(Context):
         stack = self.register(lo, row.stack_pointer)
         assert isinstance(stack, Reg)
         return memory.read_scalar(lo, Mem(stack, 0, USER), Int(8 * row.word, False))
+
+
+class GoEntryContext(UserFunctionContext):
+    """uprobe of a function of Go's at the jump by which its check of the stack ends: if that will be taken, the
+    function begins once more."""
+
+    def prologue(self, lo: Lower, leave: BasicBlock) -> None:
+        taken = traced_arch(lo).go_check_taken
+        assert taken is not None
+        register, bits = taken
+        goes_on = lo.b.block("goes_on")
+        lo.b.branch("jeq", lo.b.alu("and", self.register(lo, register), bits), 0, goes_on, leave)
+        lo.b.start(goes_on)
+
+
+def checks_stack(arch: str, point: Attach) -> bool:
+    """Whether a probe is at such a jump."""
+    return point.kind == "uprobe" and isinstance(point.detail, UserDetail) and bool(
+        point.detail.go and point.detail.skipped) and ARCHES[arch].go_check_taken is not None
 
 
 class ReturnInstructionContext(UserFunctionContext):
