@@ -9,6 +9,7 @@ import pytest
 from sonde.cli.commands import pytasks, task_flame, task_views
 from sonde.cli.commands.pytasks import Watch, take_looks
 from sonde.errors import MachineError
+from sonde.kernel.foreign.reader import ReaderError
 from sonde.kernel.names.python_tasks import Task, TaskFrame, TaskLook, _unpack_look
 from sonde.runtime.provenance import describe_local_run
 
@@ -128,6 +129,10 @@ def test_what_is_missing_is_said() -> None:
     assert task_views.tree_text(nothing, False).startswith("No event loop")
 
 
+def _raise(problem: Exception) -> None:
+    raise problem
+
+
 class FakeLooker:
     """Looks that take a fifth of a second of CPU time each, some of which fail."""
 
@@ -152,6 +157,12 @@ def test_looks_take_a_share_of_the_time_and_failures_are_counted(monkeypatch: py
     assert (len(looks), watch.looks, watch.failed) == (5, 5, 1) and 104 <= clock[0] < 104.3
     with pytest.raises(MachineError):
         [*take_looks(FakeLooker(*[None] * 9), Watch(), 4, 10)]  # type: ignore[arg-type]
+    hostile = FakeLooker()
+    monkeypatch.setattr(hostile, "look", lambda: _raise(ReaderError("reading it takes longer than 4 s", costly=True)))
+    watch = Watch()
+    with pytest.raises(ReaderError):
+        [*take_looks(hostile, watch, 4, 10)]  # type: ignore[arg-type]
+    assert watch.failed == 1  # it is not read again
 
 
 def test_senseless_answers_are_refused() -> None:

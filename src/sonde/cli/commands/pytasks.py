@@ -199,12 +199,12 @@ def take_looks(looker: TaskLooker, watch: Watch, seconds: float, hertz: float) -
         cost = 0.0
         try:
             look = looker.look()
-        except MachineError:
+        except MachineError as problem:
             watch.failed += 1
-            gone = not os.path.exists(f"/proc/{looker.pid}")
-            if gone and watch.last is not None:
+            over = getattr(problem, "costly", False) or not os.path.exists(f"/proc/{looker.pid}")
+            if over and watch.last is not None:
                 return
-            if watch.last is None and (gone or watch.failed >= MOST_FAILURES):
+            if watch.last is None and (over or watch.failed >= MOST_FAILURES):
                 raise
         else:
             cost = look.cost
