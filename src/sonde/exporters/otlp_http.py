@@ -45,7 +45,9 @@ def post_message(endpoint: str, body: bytes, signal: str) -> Answer:
     except HTTPError as error:
         error.close()
         return Answer(f"answers with status {error.code}", error.code in _LATER)
-    except (OSError, HTTPException, ValueError) as error:  # ValueError: a header that is none
+    except ValueError:  # whose text would show the header, which is a secret
+        return Answer("cannot be asked: OTEL_EXPORTER_OTLP_HEADERS has what is no header")
+    except (OSError, HTTPException) as error:
         return Answer(f"cannot be reached: {getattr(error, 'reason', error)}", True)
 
 

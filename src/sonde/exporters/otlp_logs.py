@@ -129,7 +129,8 @@ class LogsExporter(Base):
             while self._waiting and size < BATCH:
                 batch.append(self._waiting.popleft())
                 size += len(batch[-1])
-        warnings = self._new_losses()
+        sentences = self._loss_sentences()  # whose lock whoever adds a row may hold: not within ours
+        warnings = self._encode_losses(sentences)
         if not batch and not warnings:
             return True
         answer = post_message(self._endpoint, self._encode_message([*batch, *warnings]), SIGNAL)
@@ -143,18 +144,18 @@ class LogsExporter(Base):
             self._rejected += rejected
             self._sent += len(batch) - rejected
             if not answer.problem:
-                self._reported = self._loss_sentences()
+                self._reported = sentences
         return not answer.problem
 
     def _loss_sentences(self) -> list[str]:
         own = [f"Lost {_rows(self._lost)} that the collector did not take in time"] if self._lost else []
         return [*self._losses(), *own]
 
-    def _new_losses(self) -> list[bytes]:
+    def _encode_losses(self, sentences: list[str]) -> list[bytes]:
         """A record for each loss that the collector does not know of."""
         from time import time_ns
         return [_encode_record(time_ns(), _WARN, f"{self._event_name}.lost", line, {})
-                for line in self._loss_sentences() if line not in self._reported]
+                for line in sentences if line not in self._reported]
 
     def _report(self, problem: str) -> None:
         """Report when sending begins to fail, and when it works again."""

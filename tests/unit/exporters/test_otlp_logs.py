@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -140,6 +141,26 @@ def test_what_is_lost_is_counted_said_and_sent(collect: Callable[..., Collector]
         "Lost 3 events: 3 of x", f"Lost {lost} rows that the collector did not take in time"]
 
 
+def test_losses_are_asked_with_no_lock_of_the_rows(collect: Callable[..., Collector]) -> None:
+    """Whoever adds a row holds the lock of those who ask what was lost."""
+    collect(Answer())
+    outer, asked = threading.Lock(), threading.Semaphore(0)
+
+    def losses() -> list[str]:
+        asked.release()
+        with outer:
+            return []
+    logs = Logs(losses=losses)
+    for number in range(50):
+        with outer:
+            asked.acquire(timeout=0.02)  # the sender waits for us now, or has nothing to send
+            adding = threading.Thread(target=logs.add_row, args=(number,), daemon=True)
+            adding.start()
+            adding.join(60)
+            assert not adding.is_alive()
+    assert logs.finish() == []
+
+
 def test_what_a_collector_refuses_is_lost(collect: Callable[..., Collector]) -> None:
     collect(Answer("answers with status 400", False))
     logs = Logs()
@@ -164,6 +185,13 @@ def test_an_answer_says_how_many_were_rejected() -> None:
     assert otlp_http.read_rejected(answer.SerializeToString()) == 1234
     for junk in (b"\x0a", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"<html>", b"\x80" * 40, b"\x0a\x02\x08"):
         assert otlp_http.read_rejected(junk) == 0
+
+
+def test_a_header_that_is_none_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret\nword")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = otlp_http.post_message(f"http://127.0.0.1:{server.getsockname()[1]}/v1/logs", b"", "LOGS")
+    assert answer.problem.startswith("cannot be asked: ") and "secret" not in answer.problem
 
 
 @pytest.mark.parametrize("setting", ["a=b%20c, d = e ", "x", "=y", ""])
