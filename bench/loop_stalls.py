@@ -4,8 +4,8 @@
     loop_stalls.py [ROUNDS [VERSION]]     as root, with gcc and such a Python
 
 The program is tests/pyloop_target.py, which tests/live/test_pyloop.py runs for two rounds; it notes of each stall how
-long it took. A stall's row must be one of the next six: on a busy machine the loop stalls at other times, too. Prints
-how many stalls were named with cause, task and line, and each one that was not, with what was shown.
+long it took. Rows and notes are brought together by task and order: on a busy machine the loop stalls at other times,
+too. Prints how many stalls were named with cause, task, line and length, and each one that was not.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from printed import rows  # noqa: E402
 from python_targets import run_python_target  # noqa: E402
 from support import Tracer  # noqa: E402
 
-AHEAD = 6  # rows among which that of a stall must be
-
 
 def is_right(row: dict[str, Any], task: str, least: float, most: float) -> bool:
     """Whether cause, task, line and length are those of the stall, the length within 5 % and 1 ms."""
@@ -48,16 +46,17 @@ def main() -> None:
             target.stdin.write("begin\n")
             target.stdin.flush()
             noted = json.loads(target.stdout.readline())
-    shown, right, at = rows(tracer.stdout), 0, 0
+    shown = [row for row in rows(tracer.stdout) if row["TASK"] in CAUSES]
+    named = right = 0
     for task, least, most in noted:
-        ahead = range(at, min(at + AHEAD, len(shown)))
-        found = next((number for number in ahead if is_right(shown[number], task, least, most)), None)
-        if found is not None:
-            right, at = right + 1, found + 1
+        row = shown[named] if named < len(shown) else {"TASK": ""}
+        if row["TASK"] != task:
+            print(f"{task}, {least:.0f} to {most:.0f} ms: no row has that task")
             continue
-        others = [(row["CAUSE"].strip(), row["TASK"], row["LAT(ms)"]) for row in shown[at:at + AHEAD]]
-        print(f"{task}, {least:.0f} to {most:.0f} ms: not among {others}")
-        at = next((number + 1 for number in ahead if shown[number]["TASK"] == task), at)
+        named += 1
+        right += is_right(row, task, least, most)
+        if not is_right(row, task, least, most):
+            print(f"{task}, {least:.0f} to {most:.0f} ms: {row['LAT(ms)']} ms, {row['CAUSE']}, {row['STACK'][:60]}")
     print(f"CPython {version}: {right} of {len(noted)} stalls named with cause, task, line and length; "
           f"load {os.getloadavg()[0]:.1f}; {tracer.stderr.count('WARNING')} warnings")
 
