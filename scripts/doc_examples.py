@@ -122,7 +122,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
 
 # name -> value
 CONFIG_EXAMPLES: dict[str, str] = {
-    "cache_user_symbols": "PER_PID", "cpp_demangle": "false", "lazy_symbolication": "true", "license": '"Dual BSD/GPL"',
+    "cache_user_symbols": "PER_PID", "cpp_demangle": "false", "group_rows": '"PID" } table reads { PID: "%d";', "lazy_symbolication": "true", "license": '"Dual BSD/GPL"',
     "log_size": "4000000", "max_bpf_progs": "2000", "max_cat_bytes": "65536", "max_map_keys": "100000", "max_probes": "2000",
     "max_strlen": "4096", "missing_probes": "warn", "on_stack_limit": "64", "perf_rb_pages": "256",
     "print_maps_on_exit": "false", "show_debug_info": "false", "stack_mode": "perf", "str_trunc_trailer": '"~"',

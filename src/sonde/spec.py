@@ -514,6 +514,7 @@ class Config(Record):
     perf_rb_pages: int = 0  # 0: sized by memory
     missing_probes: str = "error"
     print_maps_on_exit: bool = True
+    group_rows: str = ""
     stack_mode: str = "bpftrace"
     str_trunc_trailer: str = ".."
     license: str = "GPL"

@@ -10,6 +10,8 @@ from .display_choice import is_watched
 from .options import Parsed
 from .requests import open_output
 
+_LOOK = 0.5  # s: between looks at groups of rows that may be whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,6 +174,8 @@ def _make_printer(trace: TracedRun, parsed: Parsed, out: Output, showing: Showin
         columns = parsed.columns if parsed.get("format") == "json" else ()
         printer = Printer(trace.spec, trace.context, out, trace.take_map, warnings, columns, trace.outside)
     printer.ending = trace.ending
+    if trace.spec.config.group_rows and parsed.get("format") != "recording":
+        printer.group_rows(trace.memory.views)
     return printer
 
 
@@ -229,9 +233,12 @@ def _reading_bar() -> Callable[[str, int, int], None]:
 def _follow(trace: TracedRun, printer: Printer, out: Output, showing: Showing | None) -> None:
     """Print what comes until the script has ended."""
     from ..library.run_loop import RunLoop
-    loop = RunLoop(trace)
+    groups = printer.groups
+    loop = RunLoop(trace, longest_wait=None if groups is None else lambda: _LOOK)
     for records in loop:
         printer.print_batches(records, trace.act_on_site)
+        if groups is not None and not records:
+            groups.print_quiet(trace.context.boot_time())
         if loop.maps_requested and showing is None:  # a view is made once, at the end
             printer.print_maps()
         out.flush()

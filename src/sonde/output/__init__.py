@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from ..runtime.losses import BudgetLosses, Losses
     from ..runtime.maps.full_maps import FullMap
     from ..runtime.provenance import Provenance
-    from ..runtime.records.batch import Records
+    from ..runtime.records.batch import Batch, Records
     from ..runtime.records.values import DecodingContext, Item, Items, ScriptValue
     from ..source import Span
     from ..spec import FormatPart
     from .cut import OnCut
     from .format import Escape, Escapes, FormatMany, Frame
     from .outside import Outside, PacketSink
+    from .row_groups import RowGroups
     from .table_rows import Rows
 
 Handler: TypeAlias = "Callable[[bytes, int], object]"  # (buffer, offset of a record)
@@ -112,6 +113,15 @@ class Printer:
         self._joined: dict[int, FormatMany | None] = {}  # by site
         self._cut: set[str] = set()  # sites of which was said that numbers do not fit
         self.handlers: list[Handler | None] = [self._site_handler(site) for site in spec.sites]
+        self.groups: RowGroups | None = None
+
+    def group_rows(self, room: int) -> None:
+        """From now on, rows of tables that agree in the script's columns of ``group_rows`` are printed together;
+        ``room`` is how many bytes of them may wait."""
+        from .row_groups import RowGroups
+        write, plain = self.out.write_text, self.rows is None and self.joins_lines
+        separate = (lambda: write(b"\n")) if plain else (lambda: None)
+        self.groups = RowGroups(self.spec, self.context, self.handlers, separate, room)
 
     @property
     def outside(self) -> Outside:
@@ -124,11 +134,16 @@ class Printer:
     def print_batches(self, records: Records, act: Callable[[int], object]) -> None:
         """As :meth:`print_records`; what one printf() made in a row is formatted in one go."""
         for batch in records.batches:
-            several = self._format_of_many(batch.sites) if isinstance(batch.sites, int) and len(batch) > 1 else None
+            site = self._site_of_all(batch)
+            several = None if site is None else self._format_of_many(site)
             if several is None:
                 self.print_records(batch, act)
             else:
                 self.out.write_texts(several(batch.buffer, batch.offsets))
+
+    def _site_of_all(self, batch: Batch) -> int | None:
+        """The site of many records that may be printed as they come; None if they have to be looked at one by one."""
+        return batch.sites if isinstance(batch.sites, int) and len(batch) > 1 and self.groups is None else None
 
     def _format_of_many(self, index: int) -> FormatMany | None:
         """What makes the text of many records of a site; None if that has to be done one by one."""
@@ -143,7 +158,7 @@ class Printer:
 
     def print_records(self, records: Iterable[tuple[int, bytes, int]], act: Callable[[int], object]) -> None:
         """Print records, each a site with the place of its data; ``act(site)`` does what only the session can."""
-        handlers = self.handlers
+        handlers = self.handlers if self.groups is None else self.groups.handlers
         for site, buffer, offset in records:
             handler = handlers[site]
             if handler is not None:
@@ -153,9 +168,18 @@ class Printer:
 
     def print_final_maps(self) -> None:
         """The end: a pause, and every map of the script, by name, unless it says otherwise."""
+        self.print_final_rows()
         self.out.write_separator()
         if self.spec.config.print_maps_on_exit:
             self.print_maps()
+
+    def print_final_rows(self) -> None:
+        """The rows that still wait for others of their group."""
+        if self.groups is not None:
+            self.groups.print_all()
+            if self.groups.parts and self.warnings:
+                self.out.write_note(f"WARNING: {self.groups.parts} groups of rows came in several parts: more than a "
+                                    "second lay between two rows, or there was no room for more (see --memory)")
 
     def print_maps(self) -> None:
         """Every map of the script, by name, as it is now."""

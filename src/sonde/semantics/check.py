@@ -99,6 +99,7 @@ def annotate_script(script: Script, world: World, options: Options, diagnostics:
     types = TypeNames(world, diagnostics, script.includes, script.unread)
     types.define_types(script.definitions)
     expand_macros([*script.clauses, *script.functions], script.macros, script.tables, language, diagnostics)
+    _check_group_columns(script, config.group_rows, diagnostics)
     if options.by and not show_groups([script.clauses, script.functions], options.by, language.functions):
         diagnostics.error("no-process-names", "no names of processes are shown here that --by "
                           f"{options.by} could take the place of", None, [f"a script can ask for {options.by} itself"])
@@ -116,6 +117,14 @@ def annotate_script(script: Script, world: World, options: Options, diagnostics:
     if options.named:
         _known_parameters(script, options, language.functions, diagnostics)
     return context, _settle_types(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
+
+
+def _check_group_columns(script: Script, names: str, diagnostics: Diagnostics) -> None:
+    """Report columns of ``group_rows`` that no table has all of."""
+    columns = [[column.name for column in table.columns] for table in script.tables]
+    if names and not any(set(names.split()) <= set(each) for each in columns):
+        span = next((entry.span for entry in script.config if entry.name.lower().endswith("group_rows")), None)
+        diagnostics.error("config-value", f"group_rows: no table has the columns {names}", span)
 
 
 WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")

@@ -82,6 +82,9 @@ VARIABLES = {row.name: row for row in (
     ConfigVariable("cache_user_symbols", _read_cache_mode,
                    "PER_PROGRAM, PER_PID or NONE: how user symbols are remembered."),
     ConfigVariable("cpp_demangle", _read_bool, "Demangle C++ names in user stacks."),
+    ConfigVariable("group_rows", str,
+                   "Columns of tables: rows that agree in them are printed together, as soon as no other has come for "
+                   "a second, or at the end. A blank stands between two names."),
     ConfigVariable("lazy_symbolication", _read_bool,
                    "Look user symbols up when printed (true) or ahead of time (false)."),
     ConfigVariable("license", _read_license, "Licence of the programs loaded into the kernel."),

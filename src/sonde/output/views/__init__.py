@@ -248,7 +248,8 @@ class ViewPrinter(Printer):
     def print_batches(self, records: Records, act: Callable[[int], object]) -> None:
         """Print records; many of one site as the view writes them, where it can."""
         for batch in records.batches:
-            text = self._text_of_many(batch, batch.sites) if isinstance(batch.sites, int) and len(batch) > 1 else None
+            site = self._site_of_all(batch)
+            text = None if site is None else self._text_of_many(batch, site)
             if text is None:
                 self.print_records(batch, act)
             else:
@@ -268,6 +269,7 @@ class ViewPrinter(Printer):
 
     def print_final_maps(self) -> None:
         """The maps at the end: to the view, and those that it does not show as text."""
+        self.print_final_rows()
         for name, spec in self._maps.items() if self.spec.config.print_maps_on_exit else ():
             items = self.take(name, "")
             if self.view.shows_map(spec, self.spec):
