@@ -38,6 +38,7 @@ NOT_HERE = {
     r"sonde py(gil|loop|tasks) ": "no such programs; test_pygil.py, test_pyloop.py and test_pytasks.py have them",
     r"sonde profile --lines |sonde -f lines |sonde memleak --python ":
         "no such programs; tests/live/test_lines.py and tests/live/test_memleak_python.py have them",
+    r"sonde fleet .* packets ": "no such packets; tests/live/test_packet_ways.py has this machine as a host",
     r"sonde packets ": "no such packets; tests/live/test_packet_ways.py sends them, in namespaces of its own",
     r"make deb": "tests/live/test_deb.py makes the package, and installs it in a copy of this system",
     r"make test": "this is what is running",

@@ -6,6 +6,7 @@ docs/packets.md tells these incidents. ``SONDE_PACKETS`` is the number of packet
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,9 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,25 +85,72 @@ def test_every_numbered_packet_is_seen_at_each_step(pair: Pair) -> None:
     assert f"@us[netif_receive_skb, kfree_skb]: {{ .count = {drops}," in tracer.stdout
 
 
-def test_lines_and_losses_are_all_steps(pair: Pair) -> None:
-    """Printed and lost together are the steps that were counted."""
+def shown_steps(form: str, path: Path) -> int:
+    """How many steps a file of this form shows."""
+    text = path.read_text() if form != "pcapng" else ""
+    if form == "pcapng":
+        return len(read_pcapng(path.read_bytes()))
+    if form == "csv":
+        return sum(row["table"] in ("steps", "drops") for row in csv.DictReader(text.splitlines()))
+    return len(rows(text)) if form == "json" else len(re.findall(r" > \S+:4000 udp len 4", text))
+
+
+def test_lines_and_losses_are_all_steps(pair: Pair, tmp_path: Path) -> None:
+    """Printed and lost together are the steps that were counted, whatever shows them: of a ring with little room."""
+    sender, (receiver,), address = udp_pair(pair, socket.AF_INET, (4000,))
+    only, recording = f"udp and src port {sender.getsockname()[1]}", tmp_path / "run"
+    with sender, receiver, Tracer("record", "packets", "--bytes", "64", "-o", str(recording), only,
+                                  env={"SONDE_PERF_RB_PAGES": "1"}):
+        for number in range(2000):
+            sender.sendto(number.to_bytes(4, "big"), (address, 4000))
+    for form in ("text", "json", "csv", "pcapng"):
+        path = tmp_path / form
+        said = run_sonde("replay", str(recording), "-f", form, "-o", str(path))
+        content = path.read_bytes().decode(errors="replace") + said.stdout + said.stderr
+        lost = re.search(r"Lost (\d+) events|\"lost_events\", \"data\": {\"events\": (\d+)", content)
+        if form == "text":
+            counted = sum(steps_of(content).values())
+        assert shown_steps(form, path) + int((lost[1] or lost[2]) if lost else 0) == counted >= 4 * 2000
+
+
+def test_steps_of_a_packet_come_together(pair: Pair) -> None:
+    """Packets wait in a queue while others go their way; each packet's steps are in one piece."""
+    try:
+        pair.a.tc("qdisc", "add", "dev", pair.a.device, "root", "tbf", "rate", "200kbit", "burst", "2kb", "limit",
+                  "100kb")
+    except subprocess.CalledProcessError:
+        pytest.skip("kernel lacks tbf")
     sender, (receiver,), address = udp_pair(pair, socket.AF_INET, (4000,))
     only = f"udp and src port {sender.getsockname()[1]}"
-    with sender, receiver, Tracer("packets", "-f", "json", only) as tracer:
-        for number in range(500):
+    with sender, receiver, Tracer("packets", "--sort", "--tracepoints", "-f", "json", only) as tracer:
+        for number in range(60):
+            sender.sendto(number.to_bytes(4, "big"), (address, 4000))
+        for _ in range(60):
+            receiver.recv(10)
+    shown: list[dict[str, Any]] = rows(tracer.stdout)
+    ways = [(row["ID"], row["WAY"]) for row in shown]
+    groups = [list(group) for _, group in groupby(shown, lambda row: (row["ID"], row["WAY"]))]
+    assert sorted(row["TIME(us)"] for row in shown) != [row["TIME(us)"] for row in shown]
+    assert len(groups) == len(set(ways)) == 60 and "in several parts" not in tracer.stderr
+    for group in groups:
+        steps, times = [row["STEP"] for row in group], [row["TIME(us)"] for row in group]
+        assert steps[0] == "net_dev_queue" and steps[-1] in ("netif_receive_skb", "skb_copy_datagram_iovec")
+        assert times == sorted(times) and group[0]["AGE(us)"] == 0 and len({row["SKB"] for row in group}) == 1
+    assert max(group[-1]["AGE(us)"] for group in groups) > 20_000
+
+
+def test_packets_of_a_fleet(pair: Pair) -> None:
+    """Each host's steps, with its name; the filter is compiled here."""
+    sender, (receiver,), address = udp_pair(pair, socket.AF_INET, (4000,))
+    only = f"udp and src port {sender.getsockname()[1]}"
+    with sender, receiver, Tracer("fleet", "-H", "local:a", "-f", "json", "packets", "--tracepoints",
+                                  only) as tracer:
+        for number in range(20):
             sender.sendto(number.to_bytes(4, "big"), (address, 4000))
             receiver.recv(10)
-    lines = Counter(row["STEP"] for row in rows(tracer.stdout))
-    lost = sum(int(count) for count in re.findall(r'"lost_events", "data": {"events": (\d+)}', tracer.stdout))
-    counted = re.search(r'{"@steps": ({[^}]*})}', tracer.stdout)
-    assert counted, tracer.stdout
-    steps = {name: int(count) for name, count in re.findall(r'"(\w+)": (\d+)', counted[1])}
-    assert sum(lines.values()) + lost == sum(steps.values())
-    assert steps["net_dev_queue"] == steps["netif_receive_skb"] == 500
-    if not lost:
-        assert lines == steps
-        ages = [row["AGE(us)"] for row in rows(tracer.stdout) if row["STEP"] == "net_dev_queue"]
-        assert set(ages) == {0}  # each is a packet of its own, though their memory is the same
+    shown = Counter((row["host"], row["data"]["STEP"]) for row in map(json.loads, tracer.stdout.splitlines())
+                    if row["type"] == "row")
+    assert shown["a", "net_dev_queue"] == shown["a", "netif_receive_skb"] == 20, tracer.stdout
 
 
 def test_a_recording_gives_every_format(pair: Pair, tmp_path: Path) -> None:
@@ -205,6 +255,12 @@ def test_a_packet_that_leaves_by_the_wrong_device() -> None:
 
 def test_options_that_make_no_sense() -> None:
     assert "leave --drops" in run_sonde("packets", "-S", "--drops").stderr
+    assert "leave --sort" in run_sonde("packets", "-S", "--sort").stderr
+    assert "as they come" in run_sonde("top", "packets", "--sort").stderr
+    fleet = ("fleet", "-H", "local:a")
+    assert "has no --sort" in run_sonde(*fleet, "packets", "--sort").stderr
+    assert "syntax error" in run_sonde(*fleet, "packets", "tcp port").stderr
+    assert "of one host" in run_sonde(*fleet, "-f", "pcapng", "packets").stderr
     assert "needs a FILTER" in run_sonde("packets", "-t").stderr
     assert "leave --write" in run_sonde("packets", "-S", "-w", "x").stderr
     assert "leave --format out" in run_sonde("packets", "-w", "x", "-f", "json").stderr

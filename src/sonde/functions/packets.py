@@ -5,13 +5,15 @@ from __future__ import annotations
 from ..compiler.ir import BasicBlock
 from ..compiler.lower import packet_fields, packets
 from ..compiler.lower.calls import Function
-from ..compiler.lower.classic import uses_extensions
+from ..compiler.lower.classic import Instruction, uses_extensions
+from ..compiler.lower.classic_text import PREFIX, read_classic
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..language.ast import Call, Choice
 from ..semantics import convert
 from ..semantics.callees import Types, choice_of, value_type
 from ..semantics.context import CheckContext, fold_constant
+from ..spec import ClassicFilter
 from ..types import BOOL, PACKET, Pointer, Struct, Type
 
 # A traced program's context -> what the kernel passes it for that.
@@ -44,6 +46,8 @@ def check_pcap(context: CheckContext, node: Call, types: Types) -> Type | None:
         return None
     if not text.strip():
         return fold_constant(node, 1, BOOL)  # as tcpdump has it
+    if text.startswith(PREFIX):
+        return _take_bytecode(context, node, packet, text)
     if context.options.sealed:
         context.error("sealed-filter", "the agent's policy does not let scripts use files: pcap()", node,
                       ["libpcap looks up names of hosts and services; files = true in the policy permits it"])
@@ -59,8 +63,25 @@ def check_pcap(context: CheckContext, node: Call, types: Types) -> Type | None:
         hints = ["each of its parts can match, but not all at once"] if problem == _REJECTS else []
         context.error("bad-filter", f"pcap(): {problem}", node.args[0], hints)
         return None
-    bare = [] if network.problem == _REJECTS else None if network.problem else network.instructions
-    node.choice = PacketFilter(packets.Filter(link.instructions, bare), packet)
+    node.choice = PacketFilter(packets.Filter(link.instructions, program_without_link(network)), packet)
+    return BOOL
+
+
+def program_without_link(filter: ClassicFilter) -> list[Instruction] | None:
+    """The program for packets without a link header; None if of these the filter cannot be decided."""
+    return [] if filter.problem == _REJECTS else None if filter.problem else filter.instructions
+
+
+def _take_bytecode(context: CheckContext, node: Call, packet: Struct, text: str) -> Type | None:
+    """A filter that libpcap has compiled elsewhere."""
+    try:
+        link, bare = read_classic(text)
+        if uses_extensions(link) or uses_extensions(bare or []):
+            raise ValueError("a packet in the kernel does not say in which direction it goes")
+    except ValueError as problem:
+        context.error("bad-filter", f"pcap(): {problem}", node.args[0])
+        return None
+    node.choice = PacketFilter(packets.Filter(link, bare), packet)
     return BOOL
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from ...base.numbers import parse_whole
 from ...errors import UsageError
 from ..display_choice import makes_recording, whole_number
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from ...fleet.transport.connection import Transport
     from ...fleet.transport.request import FleetRequest
     from ...fleet.views.show import Presenter
+    from ...source import Source
     from ..options import Parsed
 
 PAGE = """\
@@ -21,6 +24,7 @@ fleet: a script or tool on many hosts at once, their maps merged exactly into on
 USAGE
   sonde fleet -H HOSTS [OPTIONS] -e PROGRAM [SECONDS] [-- PARAMETERS]
   sonde fleet -H HOSTS [OPTIONS] FILE | TOOL [parameters]
+  sonde fleet -H HOSTS [OPTIONS] packets [parameters]
   sonde fleet --dask ADDRESS ...
   sonde top fleet -H HOSTS ... | sonde serve fleet -H HOSTS ...
 
@@ -142,6 +146,8 @@ def _check_view(parsed: Parsed, form: str) -> None:
         raise UsageError(f"sonde {parsed.command} shows a running script; -f {form} has no place there")
     if form not in (*FORMATS, "recording", "parquet"):
         refuse_format(form, (*FORMATS, "recording", "parquet"))
+    if form == "pcapng":
+        raise UsageError("-f pcapng is of one host: a fleet's rows come as text, without the bytes of packets")
     if form == "parquet" and not parsed.has("output"):
         raise UsageError("-f parquet needs -o FILE")
     if parsed.has("port") and parsed.command != "serve":
@@ -158,7 +164,7 @@ def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
         seconds = _number({"SECONDS": parsed.words.pop(0)}, "SECONDS", 0.0)
         if parsed.words:
             raise UsageError("fleet -e PROGRAM takes SECONDS, and parameters after --")
-    source, params = program_of(parsed)
+    source, params = _packets_of(parsed) or program_of(parsed)
     if source is None:
         return None
     view, parsed.options["format"] = parsed.get("format", "text"), "text"
@@ -166,6 +172,18 @@ def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
     parsed.options["format"] = view
     return FleetRequest(source, options.params, options.named, _number(own, "window", 1.0), seconds, budget_of(parsed),
                    parsed.has("unsafe"))
+
+
+def _packets_of(parsed: Parsed) -> tuple[Source | None, list[str]] | None:
+    """The script of ``packets``, the one command that many hosts can run; None if something else is to run."""
+    if parsed.words[:1] != ["packets"] or parsed.has("e"):
+        return None
+    from .packets import PAGE as page
+    from .packets import fleet_source
+    if parsed.has("help"):
+        sys.stdout.write(page)
+        return None, []
+    return fleet_source(parsed), []
 
 
 def _make_log(parsed: Parsed, own: dict[str, str], hosts: list[str], request: FleetRequest) -> Log | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from ...base.record import Record
 from ...errors import UsageError
+from ...source import Source
 from .generated import number_option, quote_string, run_script
+from .packet_rules import LOOK_UP, RULES, rule_clauses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ USAGE
 OPTIONS
   --drops             only drops, with the reason and the kernel's stack
   -t, --track         also follow packets that FILTER took once and takes no longer: after NAT
+  --sort              the steps of each packet together, as soon as it has made none for a second, or at the end
   -k, --stack         the kernel's stack below each step
   -S, --summary       no lines: the times between steps at the end
   -w, --write FILE    no lines: a file for Wireshark (pcapng), each step with its packet, its name and the reason
@@ -42,10 +45,13 @@ COLUMNS
   NETNS      the packet's network namespace, as lsns shows it
   DEVICE     the network device that has the packet
   ID         address of the packet's memory: a packet and its clones have the same
+  WAY        with --sort: when the packet was first seen, in nanoseconds since boot; ID and WAY are those of one packet
+  SKB        with --sort: address of its struct sk_buff, of which a clone has one of its own
   STEP       the kernel function that gets the packet, or the tracepoint
   PACKET     what its headers say
   REASON     why it was dropped, in the kernel's words
   AT         the function that dropped it
+  RULE       the rule of nftables that dropped it, as nft -a shows it, or the chain whose policy did
   STACK      the kernel's stack
   LINKED     with --bytes: whether BYTES begin with a link header, else with that of IP
   LENGTH     with --bytes: the packet's length from there on
@@ -77,7 +83,7 @@ READING
 
 NEEDS
   raw tracepoints, BTF; libpcap for a FILTER; reasons from Linux 5.17 on; kprobe.multi (Linux 5.18) or tracing_multi
-  (7.2) for all functions, kprobes for --functions
+  (7.2) for all functions, kprobes for --functions, fentry and fexit for RULE (Linux 6.5)
 
 NOTES
   Functions: those whose first struct sk_buff * is one of the first six arguments, of modules too, as far as they can
@@ -87,9 +93,14 @@ NOTES
   Where functions cannot be attached to, these tracepoints are seen:
 {steps}.
   What happens between them is not: routing, netfilter's verdicts other than drops, XDP and tc programs, and frees
-  without a tracepoint (UDP datagrams and segments of TCP that were read). Which rule of nftables dropped a packet the
-  kernel does not say; the stack of --drops has the hook: ip_rcv is prerouting, ip_local_deliver input, ip_forward
-  forward, __ip_local_out output, ip_output postrouting. At skb_copy_datagram_iovec and later, a UDP packet has no
+  without a tracepoint (UDP datagrams and segments of TCP that were read).
+  RULE needs fentry, fexit and Linux 6.5, and nf_tables must be loaded when the tracing begins; elsewhere there is no
+  such column. It is empty where no rule and no policy of nftables dropped the packet (iptables-legacy, other hooks), or
+  where the rule's chain has more than 4096 rules; drops by rules are rows of the table rule_drops. The stack of --drops
+  has the hook: ip_rcv is prerouting, ip_local_deliver input, ip_forward forward, __ip_local_out output, ip_output
+  postrouting.
+  --sort: a packet that waits longer than a second comes in parts, and so does one for which there is no room
+  (--memory); how many these are is told at the end. At skb_copy_datagram_iovec and later, a UDP packet has no
   DEVICE and no NETNS any more. The kernel gives the same memory to other packets later: AGE and -t take a step for one
   of the same packet only if protocol, sequence number and length of the payload are the same, its end was not seen, and
   it has not arrived before it is sent or arrives again. Copies (the packet needed more room, GSO, GRO) and tunnels are
@@ -126,12 +137,14 @@ STEPS = (
 _NAMES = [step.name for step in STEPS]
 PAGE = PAGE.replace("{steps}", ",\n".join("  " + ", ".join(_NAMES[at:at + 6]) for at in range(0, len(_NAMES), 6)))
 _COLUMNS = """\
-config = { print_maps_on_exit = false }
-table way {
+config = {{ print_maps_on_exit = false{config} }}
+table way {{
   "TIME(us)": "%-10lld"; "AGE(us)": "%-8lld"; CPU: "%-3d"; PID: "%-7d"; COMM: "%-15s"; NETNS: "%-10llu";
-  DEVICE: "%-10s"; ID: "%-16llx"; STEP: "%-23s"; PACKET: "%s";
-}
+  DEVICE: "%-10s"; ID: "%-16llx";{way} STEP: "%-23s"; PACKET: "%s";
+}}
 """
+_SORT = '; group_rows = "ID WAY"'
+_WAY = ' WAY: "%-16llu"; SKB: "%-16llx";'
 _MAPS = """\
 let @first = lruhash(max_packets);
 macro is_drop() {
@@ -160,6 +173,45 @@ _LAST = "let @last = lruhash(max_packets);\nlet @step = lruhash(max_packets);\n"
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
+    if "sort" in parsed.named and (parsed.command in ("top", "serve") or parsed.has("flight")):
+        shown = f"sonde {parsed.command}" if parsed.command in ("top", "serve") else "--flight"
+        raise UsageError(f"{shown} shows steps as they come: leave --sort out")
+    return run_script("packets", _text_of(parsed), parsed)
+
+
+def fleet_source(parsed: Parsed) -> Source:
+    """The script for the hosts of a fleet, with what follows for the command line; UsageError for what many hosts have
+    not."""
+    from . import command_page
+    if "sort" in parsed.named:
+        raise UsageError("fleet packets has no --sort: the steps of all hosts come in order of time",
+                         ["a packet has another address on each host"])
+    if "write" in parsed.named or "bytes" in parsed.named:
+        raise UsageError("fleet packets keeps no bytes of packets: leave --write and --bytes out")
+    if words := " ".join(parsed.words[1:] + parsed.rest).strip():
+        parsed.words, parsed.rest = [*parsed.words[:1], _compile_here(words)], []
+    text = _text_of(parsed)
+    parsed.columns, parsed.tool = command_page("packets").columns, "packets"
+    parsed.named.clear()
+    del parsed.words[1:], parsed.rest[:]
+    return Source("packets", text, internal=True)
+
+
+def _compile_here(filter: str) -> str:
+    """The filter as bytecode: hosts take no text of a stranger's to libpcap, and know other names."""
+    from ...compiler.lower.classic_text import write_classic
+    from ...functions.packets import program_without_link
+    from ...kernel.pcap import compile_filter
+    link, bare = (compile_filter(filter, kind) for kind in ("ethernet", "ip"))
+    if link is None or bare is None:
+        raise UsageError("a FILTER needs libpcap, which is not installed")
+    if link.problem:
+        raise UsageError(f"{filter}: {link.problem}")
+    return write_classic((link.instructions, program_without_link(bare)))
+
+
+def _text_of(parsed: Parsed) -> str:
+    """The script that the command line asks for, with what -w says of the output."""
     if "write" in parsed.named:
         for name, value in (("format", "pcapng"), ("output", parsed.named["write"])):
             if parsed.has(name):
@@ -167,7 +219,7 @@ def main(parsed: Parsed) -> int:
             parsed.options[name] = value
     if parsed.get("format") == "pcapng":
         parsed.named.setdefault("bytes", str(USUAL_BYTES))
-    return run_script("packets", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
+    return build_script(parsed.named, parsed.words[1:] + parsed.rest)
 
 
 def build_script(named: dict[str, str], words: list[str]) -> str:
@@ -180,7 +232,8 @@ class _Script:
 
     def __init__(self, named: dict[str, str], filter: str) -> None:
         self.filter, self.seconds = filter, number_option(named, "duration")
-        self.drops, self.track, self.summary = (name in named for name in ("drops", "track", "summary"))
+        self.drops, self.track, self.summary, self.sort = (name in named
+                                                           for name in ("drops", "track", "summary", "sort"))
         self.stack = self.drops or "stack" in named
         self.bytes = number_option(named, "bytes", most=MOST_BYTES) if "bytes" in named else 0
         self.writes = "write" in named
@@ -190,6 +243,8 @@ class _Script:
             raise UsageError("--summary prints no lines: leave --drops and --stack out")
         if self.summary and self.bytes:
             raise UsageError("--summary shows no packets: leave --write and --bytes out")
+        if self.summary and self.sort:
+            raise UsageError("--summary prints no steps: leave --sort out")
         if self.track and not filter:
             raise UsageError("--track needs a FILTER: without one, all packets are followed")
         if self.functions and self.tracepoints:
@@ -203,13 +258,17 @@ class _Script:
         """All of it."""
         below = ' STACK: "\\n%s";' if self.stack else ""
         below += ' LINKED: " linked %d"; LENGTH: " length %d"; BYTES: " %r";' if self.bytes else ""
-        tables = f'table steps {{ way;{below} }}\ntable drops {{ way; REASON: "%s"; AT: "%s";{below} }}\n'
+        drops = 'way; REASON: "%s"; AT: "%s"; RULE: "%s'
+        tables = (f'table steps {{ way;{below} }}\ntable drops {{ {drops}" if {RULES};{below} }}\n'
+                  f'table rule_drops {{ {drops} handle %llu";{below} }}\n')
         start = 'printf("Tracing packets. Ctrl-C to end.\\n");' if self.summary or self.writes else "heading(drops);"
         limit = f"interval:s:{self.seconds} {{ exit(); }}\n" if self.seconds else ""
         undecided = "print(@undecided); " if self.filter else ""
         return "".join([
-            _COLUMNS, tables, _MAPS, self._match_macro(), f"begin {{ {start} }}\n", self._say_what_is_not_seen(),
-            *([_LAST] if self.summary else []), *([_LINKED] if self.bytes else []), *self._function_clauses(),
+            _COLUMNS.format(config=_SORT if self.sort else "", way=_WAY if self.sort else ""), tables, _MAPS,
+            self._match_macro(), f"begin {{ {start} }}\n", self._say_what_is_not_seen(),
+            *([_LAST] if self.summary else [self._rule_clauses()]), *([_LINKED] if self.bytes else []),
+            *self._function_clauses(),
             *[self._probe(step) for step in STEPS if not self.drops or step.name == "kfree_skb"], self._reasons(),
             limit,
             f"end {{ {'print(@us); ' if self.summary else ''}print(@drops); print(@steps); {undecided}"
@@ -234,6 +293,9 @@ class _Script:
         """Whether the filter takes a packet."""
         passes = f"pcap({quote_string(self.filter)}, skb)" if self.filter else "true"
         return f"macro takes(skb) {{ {passes} }}\n"
+
+    def _rule_clauses(self) -> str:
+        return rule_clauses("takes($skb) || has_key(@first, skb_id($skb))" if self.track else "takes($skb)")
 
     # functions
 
@@ -312,13 +374,16 @@ class _Script:
 
     def _line_of(self, name: str) -> str:
         values = ("elapsed / 1000, (int64)($now - $seen.0) / 1000, (int32)cpu, pid, comm, net_ns($skb), ifname($skb), "
-                  f"$id, {name}, $p")
+                  f"$id, {'$seen.0, (uint64)$skb, ' if self.sort else ''}{name}, $p")
         below = ", kstack(12)" if self.stack else ""
         if self.bytes:
             below += (f", $linked, (int32)($skb->len + $skb->data - $skb->head - $at), "
                       f"buf((uint8 *)($skb->head + $at), $held < {self.bytes} ? $held : {self.bytes})")
         if name == '"kfree_skb"':
-            return f"drops({values}, drop_reason(), ksym((uint64)args.location){below});"
+            values += ", drop_reason(), ksym((uint64)args.location)"
+            return (f"if ({RULES}) {{ {LOOK_UP}  if ($by_rule && $rule.1 != 0) {{ "
+                    f"rule_drops({values}, $rule.0, $rule.1{below}); }} else {{ "
+                    f'drops({values}, $by_rule ? $rule.0 : ""{below}); }}\n  }} else {{ drops({values}, ""{below}); }}')
         return f"steps({values}{below});"
 
     def _summary_of(self, name: str) -> str:

@@ -129,7 +129,8 @@ class Agent:
         from ...library.trace import Trace
         from ...semantics.script_options import Options
         from ...source import Source
-        options = Options(params=request["params"], named=request["named"], unsafe=request["unsafe"], timed=True)
+        options = Options(params=request["params"], named=request["named"], unsafe=request["unsafe"], timed=True,
+                          advice=not request["tool"])
         self._policy.restrict_options(options)
         source = Source(request["name"], text, request["tool"])
         self._policy.check_source(source)

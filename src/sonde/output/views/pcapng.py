@@ -1,7 +1,7 @@
 """``-f pcapng``: rows of tables with the bytes of a packet, for Wireshark and its like.
 
 A row with a column ``BYTES`` (``buf()``) is a packet; ``LENGTH`` is how many it had, ``LINKED`` whether they begin with
-a link header (else with that of IP), ``DEVICE`` and ``NETNS`` its interface. STEP, REASON and AT are its comment.
+a link header (else with that of IP), ``DEVICE`` and ``NETNS`` its interface. STEP, REASON, AT and RULE are its comment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..pcapng import ETHERNET, RAW_IP, Pcapng
 from .csv import event_columns, event_values
 from .view import View as Base
 
-_COMMENT = ("STEP", "REASON", "AT")
+_COMMENT = ("STEP", "REASON", "AT", "RULE")
 _ADDRESSES = 12  # bytes before a VLAN tag
 
 
@@ -43,7 +43,7 @@ class PcapngView(Base):
                                  row.get("PACKET"))
         name, space = (to_text(row.get(column, "")) for column in ("DEVICE", "NETNS"))
         interface = name or "none", f"network namespace {space}" if space else "", ETHERNET if linked else RAW_IP
-        comment = " ".join([to_text(row[column]) for column in _COMMENT if column in row])
+        comment = " ".join(filter(None, [to_text(row.get(column, "")) for column in _COMMENT]))
         time = self.context.wall_clock(event.time, "boot")
         self.write(self._file.packet_blocks(interface, time, (data, length), comment))
 
