@@ -148,7 +148,7 @@ def test_a_changed_source_of_sonde_is_another_sonde(tmp_path: Path, monkeypatch:
 def test_an_installed_sonde_is_known_by_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sonde import __version__
     monkeypatch.setattr(package_files, "FOLDER", str(tmp_path / "sonde"))
-    record = tmp_path / f"sonde_tracer-{__version__}.dist-info" / "RECORD"
+    record = tmp_path / f"sonde_tracer-{__version__}.dist-info" / "INSTALLER"
     record.parent.mkdir()
     record.write_text("first")
     first = package_files.package_identity()

@@ -82,13 +82,14 @@ def test_what_there_is_no_room_for_and_nothing_at_all() -> None:
 def test_a_script_without_stacks_is_refused() -> None:
     spec = ScriptSpec([], [make_map("@", COMM, COUNT)], [], [], ["begin"], [], Config())
     with pytest.raises(UsageError, match="maps keyed by stacks"):
-        ProfilesExporter("", spec, 1 << 20, lambda: RUN, print)
+        ProfilesExporter("", spec, 1 << 20, lambda: RUN, print, dict)
 
 
 def test_a_collector_that_is_not_there_is_said() -> None:
     named, told = make_map("@", KSTACK, COUNT), list[object]()
     spec = ScriptSpec([], [named], [], [], ["begin"], [], Config())
-    exporter = ProfilesExporter("http://127.0.0.1:1/v1development/profiles", spec, 1 << 20, lambda: RUN, told.append)
+    url = "http://127.0.0.1:1/v1development/profiles"
+    exporter = ProfilesExporter(url, spec, 1 << 20, lambda: RUN, told.append, dict)
     exporter.add_map(named, [(kernel_stack(), 1)], "final")
     exporter.finish()
     assert len(told) == 1 and "cannot be reached" in str(told[0])
