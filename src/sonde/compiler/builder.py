@@ -69,6 +69,16 @@ class Builder:
     def alu(self, op: str, a: Operand, b: Operand, bits: int = 64) -> Reg:
         return self._new(op, [a, b], bits=bits)
 
+    def at_most(self, value: Reg, most: Operand) -> Reg:
+        """The smaller of two unsigned numbers, so that the verifier knows that it is not above ``most``."""
+        result, less, on = self.function.reg("bounded"), self.block("less"), self.block("on")
+        self.set(result, most)
+        self.branch("jlt", value, most, less, on)
+        self.start(less)
+        self.set(result, value)
+        self.start(on)
+        return result
+
     def neg(self, a: Operand) -> Reg:
         return self._new("neg", [a])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...types import USER
 from .. import helpers as h
-from ..ir import Operand, Reg
+from ..ir import Operand
 from . import memory, tasks
 from .core import Lower
 from .state import Mem
@@ -34,21 +34,10 @@ def write_title(lo: Lower, into: Mem) -> None:
     b.call(h.READ_USER_STR, [lo.operand_address(into), CAPACITY, start], "probe_read_user_str")
     b.jump(done)
     b.start(given)
-    memory.read_memory(lo, USER, into, _at_most(lo, b.alu("sub", end, start), CAPACITY - 1), start)
+    memory.read_memory(lo, USER, into, b.at_most(b.alu("sub", end, start), CAPACITY - 1), start)
     _separate_arguments(lo, into)
     b.jump(done)
     b.start(done)
-
-
-def _at_most(lo: Lower, value: Reg, most: int) -> Reg:
-    b = lo.b
-    size, longer, on = b.function.reg("size"), b.block("longer"), b.block("on")
-    b.set(size, value)
-    b.branch("jgt", size, most, longer, on)
-    b.start(longer)
-    b.set(size, most)
-    b.start(on)
-    return size
 
 
 def _separate_arguments(lo: Lower, into: Mem) -> None:

@@ -21,7 +21,7 @@ from ..state import Mem
 from ..strings import words
 from ..tasks import current_task, process_id, task_memory
 from . import traces
-from .python_memory import FRAMES, READ, SIZE, WINDOW, Walk, at_most, mix
+from .python_memory import FRAMES, READ, SIZE, WINDOW, Walk, mix
 from .python_notes import note_frames
 from .python_threads import find_thread
 
@@ -202,7 +202,7 @@ def _read_frame(walk: Walk, frame: Reg, bad: BasicBlock) -> Reg:
     b.start(near)
     b.branch("jlt", offset, walk.get("extent"), inside, anew)
     b.start(anew)
-    before = at_most(walk, b.alu("and", frame, 4095), WINDOW - py.FRAME_READ)
+    before = b.at_most(b.alu("and", frame, 4095), WINDOW - py.FRAME_READ)
     start = b.alu("sub", frame, before)
     walk.read(FRAMES, b.alu("add", before, py.FRAME_READ), start, good, bad)
     b.start(good)
@@ -267,7 +267,7 @@ def _hash_object(walk: Walk, address: Reg, value: Reg, head: int, length: int, b
     b = walk.b
     good, second, whole, part, some, done = (
         b.block(n) for n in ("good", "second", "whole", "part", "some", "done"))
-    first = at_most(walk, b.alu("sub", 4096, b.alu("and", address, 4095)), _HASHED)
+    first = b.at_most(b.alu("sub", 4096, b.alu("and", address, 4095)), _HASHED)
     walk.read(READ, first, address, good, bad)
     b.start(good)
     b.branch("jlt", first, _HASHED, second, whole)
@@ -278,7 +278,7 @@ def _hash_object(walk: Walk, address: Reg, value: Reg, head: int, length: int, b
     size = b.load(walk.work, READ + length)
     b.set(value, mix(walk, value, size))
     end = b.function.reg("end")
-    b.set(end, at_most(walk, b.alu("add", head, size), _HASHED))
+    b.set(end, b.at_most(b.alu("add", head, size), _HASHED))
     word = b.function.reg("word")
     for at in range(head, _HASHED, 8):
         full = b.block("full")

@@ -65,15 +65,4 @@ def mix(walk: Walk, value: Operand, more: Operand) -> Reg:
 
 def table_size(walk: Walk) -> Reg:
     length = walk.b.load(walk.work, READ + py.BYTES_LENGTH)
-    return at_most(walk, walk.b.alu("add", length, py.BYTES_START), py.MOST_TABLE)
-
-
-def at_most(walk: Walk, value: Reg, most: Operand) -> Reg:
-    b = walk.b
-    result, less, on = b.function.reg("bounded"), b.block("less"), b.block("on")
-    b.set(result, most)
-    b.branch("jlt", value, most, less, on)
-    b.start(less)
-    b.set(result, value)
-    b.start(on)
-    return result
+    return walk.b.at_most(walk.b.alu("add", length, py.BYTES_START), py.MOST_TABLE)

@@ -9,7 +9,7 @@ from ...ir import BasicBlock, BpfFunction, MapFd, Reg
 from ..core import Lower
 from ..state import Mem
 from ..strings import words
-from .python_memory import KEY, READ, RECORD, Walk, at_most, table_size
+from .python_memory import KEY, READ, RECORD, Walk, table_size
 
 
 def note_frames(walk: Walk, frames: Mem, unkept: BasicBlock) -> None:
@@ -104,8 +104,8 @@ def _text_size(walk: Walk) -> Reg:
     b.start(wide)
     b.set(head, walk.word("compact_size"))
     b.start(on)
-    characters = at_most(walk, b.load(walk.work, READ + py.TEXT_LENGTH), py.MOST_TEXT)
-    return at_most(walk, b.alu("add", head, b.alu("mul", characters, kind)), py.MOST_TEXT)
+    characters = b.at_most(b.load(walk.work, READ + py.TEXT_LENGTH), py.MOST_TEXT)
+    return b.at_most(b.alu("add", head, b.alu("mul", characters, kind)), py.MOST_TEXT)
 
 
 def _copy_function(lo: Lower, function: BpfFunction) -> None:
@@ -117,7 +117,7 @@ def _copy_function(lo: Lower, function: BpfFunction) -> None:
     left = walk.get("left")
     b.branch("jne", left, 0, some, end)
     b.start(some)
-    size = at_most(walk, left, py.PART)
+    size = b.at_most(left, py.PART)
     source = walk.get("source")
     walk.read(READ, size, source, good, bad)
     b.start(good)

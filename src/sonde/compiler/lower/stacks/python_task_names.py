@@ -8,7 +8,7 @@ from .. import memory
 from ..core import Lower
 from ..state import Mem
 from ..strings import words
-from .python_memory import KEY, READ, Walk, at_most
+from .python_memory import KEY, READ, Walk
 from .python_tasks import TaskWalk, find_task
 
 CAPACITY = 64                # of a name, with its NUL
@@ -159,7 +159,7 @@ def _write_characters(walk: TaskWalk, object: Reg, cut: BasicBlock, whole: Basic
     compact = b.block("compact")
     b.branch("jset", state, py.COMPACT, compact, bad)
     b.start(compact)
-    count = at_most(walk, length, CAPACITY - 1)
+    count = b.at_most(length, CAPACITY - 1)
     b.branch("jset", state, py.ASCII, ascii, wide)
     b.start(ascii)
     walk.read(_NAME, count, b.alu("add", object, walk.word("ascii_size")), good, bad)
@@ -170,7 +170,7 @@ def _write_characters(walk: TaskWalk, object: Reg, cut: BasicBlock, whole: Basic
     walk.put("stride", kind)
     walk.put("value", 0)
     walk.put("entries", count)
-    walk.read(READ, at_most(walk, b.alu("mul", count, kind), 252), b.alu("add", object, walk.word("compact_size")),
+    walk.read(READ, b.at_most(b.alu("mul", count, kind), 252), b.alu("add", object, walk.word("compact_size")),
               read, bad)
     b.start(read)
     words.run_loop(walk.lo, CAPACITY, [walk.work], "pytask character",

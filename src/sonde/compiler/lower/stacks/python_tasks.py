@@ -15,7 +15,7 @@ from ..core import Lower
 from ..strings import words
 from ..tasks import current_task, task_memory
 from .python import look_up_image
-from .python_memory import AT, FRAMES, READ, SIZE, Walk, at_most
+from .python_memory import AT, FRAMES, READ, SIZE, Walk
 from .python_threads import find_thread
 
 RUNNING_LOOP, MODULE, RUNNING_TASKS = b"__asyncio_running_event_loop__", b"_asyncio", b"_current_tasks"
@@ -261,7 +261,7 @@ def _compare_key(walk: TaskWalk, key: Reg, match: BasicBlock, other: BasicBlock,
     b.branch("jeq", state, py.COMPACT | py.ASCII, ascii, other)
     b.start(ascii)
     b.zero(walk.work, READ, _KEY_TEXT)
-    walk.read(READ, at_most(walk, length, _KEY_TEXT), b.alu("add", key, walk.word("ascii_size")), read, bad)
+    walk.read(READ, b.at_most(length, _KEY_TEXT), b.alu("add", key, walk.word("ascii_size")), read, bad)
     b.start(read)
     for number in range(_KEY_TEXT // 8):
         same = b.block("same")
