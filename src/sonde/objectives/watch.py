@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -134,7 +133,7 @@ class Watch:
     def broken(self, timeout: float | None = None) -> Iterator[Broken]:
         """What is broken, judged every ``every`` seconds, until the process ends or ``timeout`` seconds have passed."""
         for wait in self._waits(timeout):
-            select.select([self._descriptor], [], [], wait)
+            self._watched.has_ended(within=wait)
             yield from self.judge()
 
     def __iter__(self) -> Iterator[Broken]:
@@ -142,7 +141,7 @@ class Watch:
 
     async def __aiter__(self) -> AsyncIterator[Broken]:
         for wait in self._waits(None):
-            await wait_readable(self._descriptor, wait)
+            await wait_readable(self._watched.fd, wait)
             for broken in self.judge():
                 yield broken
 
@@ -153,11 +152,11 @@ class Watch:
             yield self.every if end is None else min(self.every, max(0.0, end - time.monotonic()))
 
     @property
-    def _descriptor(self) -> int:
-        """Readable when the process has ended."""
+    def _watched(self) -> Process:
+        """The process. UsageError before the watch has begun."""
         if self._process is None:
             raise UsageError("the watch has not begun: use it as a context manager")
-        return self._process.fd
+        return self._process
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: a call of ``function`` (or coroutine) that breaks an objective raises ObjectiveError when it

@@ -56,13 +56,13 @@ class Process:
         """The process's living children; see :func:`children_of`."""
         return children_of(self.pid)
 
-    def has_ended(self) -> bool:
-        """Whether the process has ended."""
+    def has_ended(self, within: float = 0) -> bool:
+        """Whether the process has ended, or ends ``within`` seconds."""
         import select
 
         waiting = select.poll()
         waiting.register(self.fd, select.POLLIN)
-        return bool(waiting.poll(0))
+        return bool(waiting.poll(within * 1000))
 
     def close(self) -> None:
         """Stop watching."""
@@ -157,9 +157,7 @@ class Child(Process):
         super().close()
 
     def _end_child(self) -> None:
-        import select
-
-        if not select.select([self.fd], [], [], 1.0)[0]:
+        if not self.has_ended(within=1):
             os.kill(self.pid, signal.SIGKILL)
         self.wait()
 
