@@ -38,9 +38,9 @@ TESTS = Path(__file__).parent
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run in several processes, those of a tier that traces this kernel, loads it or boots others follow
-    one another in one of them, and the other tests go where there is nothing to do, a file at a time. All begin in
-    their order, so that the live tier, which waits more than it works, goes on beside those that come after it."""
+    """Where tests run in several processes, a file at a time goes where there is nothing to do, all in their order.
+    What loads this kernel or boots others follows one another in one process, and so do pages of the documentation,
+    whose commands listen at the same addresses."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByTier(LoadScopeScheduling):
@@ -49,7 +49,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             tier = tier_of(TESTS.parent / file)
-            return file if tier in ("unit", "golden", "fuzz") else tier
+            if tier == "live" and ("/test_doc_" in file or file.endswith("_page.py")):
+                return "pages"
+            return tier if tier in ("hostile", "vm") else file
 
     config.option.loadscopereorder = False
     return ByTier(config, log)

@@ -154,7 +154,7 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment())
     assert done.returncode == 0, done.stderr
     answer, busiest = done.stdout.splitlines()
-    assert "syscount" in answer and len(json.loads(busiest)) == 3
+    assert "syscount" in answer and 0 < len(json.loads(busiest)) <= 3  # of a machine with as many
     [settings] = re.findall(r"```json\n(.*?)```", PAGE, re.S)
     assert json.loads(settings)["mcpServers"]["sonde"]["args"][-2:] == ["sonde", "mcp"]
 

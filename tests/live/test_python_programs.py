@@ -86,7 +86,8 @@ def test_what_a_task_waits_for(alone: tuple[int, int]) -> None:
 
 def test_who_holds_the_lock(alone: tuple[int, int]) -> None:
     shown = answer(STOCK, "/stock", alone)
-    assert re.search(rf"@blocking_us\[\d+, \S+, (running|no CPU), ?\n{frames('count_stock')}", shown), shown
+    holder = r"@blocking_us\[\d+, \S+, (running|no CPU), ?\n +count_stock \(python_service\.py:\d+\)\n"
+    assert re.search(holder, shown), shown
     assert "@waited_us[" in shown
 
 

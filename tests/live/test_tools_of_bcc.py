@@ -215,21 +215,20 @@ def check_cachestat(folder: Path) -> None:
     """A file of 2000 pages that is read when it is not in memory, and then twice when it is."""
     path = folder / "pages"
     path.write_bytes(os.urandom(2000 * mmap.PAGESIZE))
-    fd = os.open(path, os.O_RDONLY)
-    os.fsync(fd)
     sums: dict[str, list[int]] = {}
-    for state in ("cold", "warm"):
-        if state == "cold":
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        with Tracer("cachestat", "-T", "-f", "json", "1") as tracer:
-            for _ in range(1 if state == "cold" else 2):
-                os.lseek(fd, 0, os.SEEK_SET)
-                while os.read(fd, 1 << 20):
-                    pass
-            time.sleep(1.2)
-        found = json_rows(tracer.stdout)
-        sums[state] = [sum(int(str(row[name])) for row in found) for name in ("HITS", "MISSES")]
-    os.close(fd)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        for state in ("cold", "warm"):
+            if state == "cold":
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            with Tracer("cachestat", "-T", "-f", "json", "1") as tracer:
+                for _ in range(1 if state == "cold" else 2):
+                    os.lseek(file.fileno(), 0, os.SEEK_SET)
+                    while os.read(file.fileno(), 1 << 20):
+                        pass
+                time.sleep(1.2)
+            found = json_rows(tracer.stdout)
+            sums[state] = [sum(int(str(row[name])) for row in found) for name in ("HITS", "MISSES")]
     assert sums["cold"][1] >= 1900  # but for pages that the kernel kept
     assert 3900 <= sums["warm"][0] < 3 * 4000  # what others read is among them
 

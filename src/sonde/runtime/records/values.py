@@ -374,7 +374,7 @@ class PythonFrame(StackFrame):
 
 
 _TRACING = ("bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_test_run", "__bpf_prog_test_run",
-            "bpf_prog_test_run", "bpf_trampoline_", "perf_syscall_",
+            "bpf_prog_test_run", "bpf_trampoline_",
             "___bpf_prog_run", "__bpf_prog_run")  # the interpreter
 LOST = "[lost]"  # in the place of frames for which there was no room
 
