@@ -152,12 +152,12 @@ tracepoint:syscalls:sys_enter_epoll_pwait2 /TRACED/ {
     $ns = nsecs - $start;
     @start[tid] -= $start;
     @iteration_us[tid] = hist($ns / 1000);
-    if (has_key(@off, tid)) {  // though it runs: the kernel ran no program when the wait ended
-      @unseen = count();
-      delete(@off, tid);
-      delete(@what, tid);
-    }
     if ($ns >= LEAST) {
+      if (has_key(@off, tid)) {  // though it runs: the kernel ran no program when the wait ended
+        @unseen = count();
+        delete(@off, tid);
+        delete(@what, tid);
+      }
 REPORT_HERE    }
   }
 }
@@ -207,7 +207,7 @@ FOLD_EACH  }
 REPORT_EACH    }
   }
   if (len(@start) == 0 && len(@iteration_us) == 0) { printf("NO_LOOP\\n"); }
-  warn_count(@unseen, "the ends of %lld waits were not seen: they count as CPU time");
+  warn_count(@unseen, "in stalls, the ends of %lld waits were not seen: they count as CPU time");
   PRINT_ROLES
   print(@iteration_us);
   print(@stalled_ms);
