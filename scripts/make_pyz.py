@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from manual import write_answers  # noqa: E402
 
-from sonde.base.single_file import SUFFIX, pack_room  # noqa: E402
+from sonde.base.room_files import SUFFIX, pack_room  # noqa: E402
 
 MOST = 1_200_000  # bytes
 START = "import sys\n\nfrom sonde.__main__ import main\n\nsys.exit(main())\n"

@@ -31,6 +31,18 @@ def write_answers(folder: Path) -> None:
     (target.parent / "build.py").unlink(missing_ok=True)
 
 
+def pack_scripts(folder: Path) -> None:
+    """One file in place of all scripts of the package below ``folder``, as a wheel has them: each by itself would take
+    twice as much of it."""
+    from sonde.base.package_files import SCRIPTS
+    from sonde.base.room_files import pack_room
+    files = sorted((folder / "sonde").rglob("*.bt"))
+    packed = pack_room({path.relative_to(folder).as_posix(): path.read_bytes() for path in files})
+    (folder / Path(SCRIPTS).relative_to(ROOT / "src")).write_bytes(packed)
+    for path in files:
+        path.unlink()
+
+
 def write_files(folder: Path) -> dict[str, list[str]]:
     """Write them below ``folder``; as setuptools' data_files: the folder of each, and its files."""
     placed: dict[str, list[str]] = {}

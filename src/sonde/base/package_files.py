@@ -1,4 +1,5 @@
-"""The files shipped with Sonde beside its modules: tools and the standard library, in a folder or in sonde.pyz."""
+"""The files shipped with Sonde beside its modules: tools and the standard library, in folders, in one file as a
+wheel has them (``SCRIPTS``), or in sonde.pyz."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from .version import installed_state, record_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SCRIPTS = os.path.join(FOLDER, "scripts.room")  # room_files has its form
+_PARENT = os.path.dirname(FOLDER) + os.path.sep
 _LOADER: Any = __spec__.loader
 _ARCHIVE = os.path.abspath(_LOADER.archive) if hasattr(_LOADER, "archive") else ""  # sonde.pyz
 
@@ -52,19 +56,39 @@ def _list_sources(folder: str) -> list[tuple[str, int, int]]:
 
 def read_shipped(path: str) -> bytes:
     """The contents of one of them. Raises OSError."""
+    if path.endswith(".bt") and (script := _packed_scripts().get(path.removeprefix(_PARENT))) is not None:
+        return script
     data: bytes = _LOADER.get_data(os.path.relpath(path, _ARCHIVE) if _ARCHIVE else path)
     return data
 
 
 @cache
+def _packed_scripts() -> dict[str, bytes]:
+    """All scripts, by their paths from the package's parent on, where they are one file."""
+    if _ARCHIVE:
+        return {}
+    try:
+        data: bytes = _LOADER.get_data(SCRIPTS)
+    except OSError:
+        return {}
+    from .room_files import unpack_room
+    return unpack_room(data)
+
+
+@cache
 def list_shipped(folder: str) -> list[str]:
     """The names in ``folder``, sorted. Raises OSError."""
-    if not _ARCHIVE:
-        return sorted(os.listdir(folder))
-    from .single_file import single_file
-    inner = os.path.relpath(folder, _ARCHIVE) + "/"
-    names = [path.removeprefix(inner) for path in single_file().list_paths() if path.startswith(inner)]
-    return sorted({name.partition("/")[0] for name in names} - {""})
+    if _ARCHIVE:
+        from .single_file import single_file
+        return _names_below(os.path.relpath(folder, _ARCHIVE), single_file().list_paths())
+    names = _names_below(folder.removeprefix(_PARENT), _packed_scripts())
+    return names if names and not os.path.isdir(folder) else sorted([*names, *os.listdir(folder)])
+
+
+def _names_below(folder: str, paths: Iterable[str]) -> list[str]:
+    """What is directly in a folder that has these paths somewhere below it, sorted."""
+    inner = folder.rstrip("/") + "/"
+    return sorted({path.removeprefix(inner).partition("/")[0] for path in paths if path.startswith(inner)} - {""})
 
 
 def exists_shipped(path: str) -> bool:

@@ -1,24 +1,20 @@
 """``sonde.pyz``: there each room but this one is one file, ``sonde/fleet.room``, which is compressed a quarter better
-than its modules and scripts are by themselves.
-
-A room's file is a dictionary, written by ``marshal``: the paths in the archive, and their bytes.
+than its modules and scripts are by themselves (``room_files``).
 """
 
 from __future__ import annotations
 
-import marshal
 import os
 import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import SourceLoader, spec_from_file_location
 from zipimport import zipimporter
 
+from .room_files import SUFFIX, unpack_room
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-SUFFIX = ".room"
-MARSHAL = 2  # its version that every Python reads, and that writes the same bytes each time
 
 
 class SingleFile(SourceLoader):
@@ -67,7 +63,7 @@ class SingleFile(SourceLoader):
         files = self._rooms.get(entry)
         if files is None:
             try:
-                files = marshal.loads(self._entries.get_data(entry))
+                files = unpack_room(self._entries.get_data(entry))
             except OSError:
                 files = {}
             self._rooms[entry] = files
@@ -81,11 +77,6 @@ class SingleFile(SourceLoader):
             for entry in archive.namelist():
                 paths += self._read_room(entry) if entry.endswith(SUFFIX) else [entry]
         return paths
-
-
-def pack_room(files: dict[str, bytes]) -> bytes:
-    """The file of a room."""
-    return marshal.dumps(files, MARSHAL)
 
 
 _in_use: list[SingleFile] = []

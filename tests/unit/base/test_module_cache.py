@@ -17,7 +17,8 @@ import pytest
 
 from sonde.base import module_cache
 from sonde.base.module_cache import PREFIX, ModulePack
-from sonde.base.single_file import SingleFile, pack_room
+from sonde.base.room_files import pack_room
+from sonde.base.single_file import SingleFile
 from sonde.base.version import record_path
 
 PACKAGE = "packed_example"

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.cli.search import build, index
 from support import environment
 
 PROJECT = Path(__file__).parents[3]
@@ -75,20 +75,52 @@ def test_the_steps_of_a_release_exist() -> None:
             assert not word.startswith(("scripts/", "tests/", ".ci/")) or (PROJECT / word).exists(), command
 
 
-def test_the_wheel_is_small() -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the package as a wheel has it."""
+    folder = tmp_path_factory.mktemp("built")
+    shutil.copytree(PROJECT / "src" / "sonde", folder / "sonde", ignore=shutil.ignore_patterns("__pycache__"))
+    manual.write_answers(folder)
+    manual.pack_scripts(folder)
+    return folder
+
+
+def test_the_wheel_is_small(built: Path) -> None:
     """All that is in it, packed as a wheel is, with a digest of each file in RECORD."""
-    files = {path.relative_to(PROJECT / "src").as_posix(): path.read_bytes()
-             for path in (PROJECT / "src" / "sonde").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    files = {path.relative_to(built).as_posix(): path.read_bytes() for path in built.rglob("*") if path.is_file()}
     files |= {f"sonde_tracer-0.0.0.data/data/{path}": text.encode() for path, text in manual.files().items()}
     files |= {f"sonde_tracer.dist-info/{each}": (PROJECT / each).read_bytes() for each in ("LICENSE", "README.md")}
-    files["sonde/cli/search/index.txt"] = index.index_text(build.collect_entries()).encode()
     record = "".join([f"{name},sha256={base64.b64encode(hashlib.sha256(data).digest()).decode()},{len(data)}\n"
                       for name, data in files.items()])
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in (files | {"RECORD": record.encode()}).items():
             wheel.writestr(name, data)
-    assert 1_500_000 < len(packed.getvalue()) < 2 << 20
+    assert 1_500_000 < len(packed.getvalue()) < 2_000_000
+
+
+SCRIPTS = """
+import os
+from sonde.base.package_files import FOLDER, exists_shipped, list_shipped, read_shipped
+for folder in ("tools", "tools/flame", "stdlib"):
+    for name in list_shipped(os.path.join(FOLDER, folder)):
+        if name.endswith(".bt"):
+            path = os.path.join(FOLDER, folder, name)
+            assert exists_shipped(path)
+            print(path.removeprefix(FOLDER), hash(read_shipped(path)))
+tools = os.path.join(FOLDER, "tools")
+print(exists_shipped(os.path.join(tools, "nosuch.bt")), "flame" in list_shipped(tools))
+"""
+
+
+def test_the_scripts_of_the_wheel_are_those_of_the_tree(built: Path) -> None:
+    """By name, by folder and by contents, though they are one file there."""
+    assert not list(built.rglob("*.bt"))
+    listed = [subprocess.run([sys.executable, "-c", SCRIPTS], check=True, capture_output=True, text=True,
+                             env=environment() | {"PYTHONPATH": str(where), "PYTHONHASHSEED": "0"}).stdout
+              for where in (built, PROJECT / "src")]
+    assert listed[0] == listed[1] and listed[0].count(".bt ") == len(list((PROJECT / "src").rglob("*.bt")))
+    assert listed[0].endswith("False True\n")
 
 
 def test_the_core_depends_on_nothing() -> None:
