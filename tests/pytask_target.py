@@ -2,11 +2,13 @@
 
 usage: python pytask_target.py OUTPUT ROUNDS
 
-OUTPUT gets a line of JSON for each such call: [number, name of the task, its id]. Runs on CPython 3.11 to 3.14 with
-nothing but the standard library.
+OUTPUT gets a line of JSON for each such call: [number, name of the task, its id]. Until there is a file OUTPUT.known,
+its only task is called "waits": a process is known a moment after it began. Runs on CPython 3.11 to 3.14 with nothing
+but the standard library.
 """
 
 import asyncio
+import ctypes
 import functools
 import itertools
 import json
@@ -14,7 +16,6 @@ import os
 import sys
 import tempfile
 import threading
-import time
 
 FOLDER = tempfile.mkdtemp()  # for sockets: a path that fits into an address
 
@@ -130,6 +131,13 @@ async def work(number):
     await eager()
 
 
+async def wait_until_known(path):
+    asyncio.current_task().set_name("waits")
+    while not os.path.exists(path):
+        call()
+        await asyncio.sleep(0.01)
+
+
 def run(rounds):
     call()
     for number in range(rounds):
@@ -137,8 +145,21 @@ def run(rounds):
         call()
 
 
+def follow():
+    """Threads that get the number of one that has ended, whose memory has begun to be used for something else."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+    for _ in range(8):
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        for _ in range(1000):
+            libc.memset(libc.malloc(200), 255, 64)
+
+
 def main():
-    time.sleep(1)  # a process is known a moment after it began
+    asyncio.run(wait_until_known(sys.argv[1] + ".known"))
     rounds = int(sys.argv[2])
     others = [threading.Thread(target=functools.partial(run, rounds)) for _ in range(3)]
     for thread in others:
@@ -146,6 +167,7 @@ def main():
     run(rounds)
     for thread in others:
         thread.join()
+    follow()
     with open(sys.argv[1], "w") as file:
         file.writelines(json.dumps(each) + "\n" for each in noted)
     os.rmdir(FOLDER)

@@ -73,7 +73,7 @@ KEYS_INDEX, KEYS_KIND, KEYS_ENTRIES, KEYS_READ = 9, 10, 24, 32  # log2 of the by
 GIL_HOLDER, GIL_LOCKED, GIL_SWITCHES, GIL_WAITING, GIL_SIZE = 8, 16, 24, 32, 208
 GENERAL = 0  # the kind of keys that are not all str: entries are (hash, key, value), else (key, value)
 
-THREAD_KEY, THREAD = Layout("=QQ"), Layout("=Q")  # its FS base and where its process's stack begins; where it lies
+THREAD_KEY, THREAD = Layout("=QQ"), Layout("=QQ")  # its FS base, where its process's stack begins; it, its interpreter
 TASKS_KEY, TASKS = Layout("=QQQ"), Layout("=Q")  # interpreter, where its stack begins, mm; its dict of tasks that run
 MISS = Layout("=QQ")  # stacks that were wanted of a program that is not known, and the process
 

@@ -40,7 +40,7 @@ def find_thread(walk: Walk, start: Operand) -> None:
         words.run_loop(lo, THREADS, [walk.image, walk.work], "pystack thread", lambda f: _thread_function(lo, f))
         b.branch("jne", walk.get("mine"), 0, new, known)
         b.start(new)
-        b.call(h.MAP_UPDATE, [MapFd(lo.unit.python_threads()), lo.operand_address(key),
+        b.call(h.MAP_UPDATE, [MapFd(lo.unit.python_threads()), lo.operand_address(key),  # and "interp", the next word
                               b.alu("add", walk.work, AT["mine"]), h.UPDATE_ANY], "map_update_elem")
     b.start(known)
     _take_c_frame(walk, on, bad)
@@ -51,16 +51,19 @@ def find_thread(walk: Walk, start: Operand) -> None:
 
 def _recall_thread(walk: Walk, key: Mem, known_thread: BasicBlock, search: BasicBlock) -> None:
     """Use the thread that was found the last time if it is still bound to this thread of the system's and, in Python
-    3.11, runs in the only interpreter."""
+    3.11, runs in the only interpreter. Where it has ended, its memory has begun to have other contents, and another
+    thread may have its thread of the system's: that is no thread of its interpreter's."""
     lo, b = walk.lo, walk.b
-    there, good, own, marked, oldest, runs, first, alone = (
-        b.block(n) for n in ("there", "thread", "own", "marked", "oldest", "runs", "first", "alone"))
+    there, good, lives, own, marked, oldest, runs, first, alone = (
+        b.block(n) for n in ("there", "thread", "lives", "own", "marked", "oldest", "runs", "first", "alone"))
     known = b.call(h.MAP_LOOKUP, [MapFd(lo.unit.python_threads()), lo.operand_address(key)], "map_lookup_elem")
     b.branch("jne", known, 0, there, search)
     b.start(there)
-    thread = b.load(known, 0)
+    thread, interpreter = b.load(known, 0), b.load(known, 8)
     walk.read(READ, py.THREAD_READ, thread, good, search)
     b.start(good)
+    b.branch("jeq", walk.pick(READ, walk.word("thread_interp")), interpreter, lives, search)
+    b.start(lives)
     b.branch("jeq", walk.pick(READ, walk.word("thread_id")), walk.get("self"), own, search)
     b.start(own)
     frame, status = _note_thread(walk, thread), walk.word("thread_status")
