@@ -136,8 +136,8 @@ def ask_sonde(arguments: Sequence[str]) -> Answer:
 
 def import_sonde() -> None:
     """Import what a copy of this process will need of Sonde."""
-    for name in ("api", "cli", "language.parser", "semantics.check", "compiler.pipeline", "compiler.plan",
-                 "runtime.session", "output.losses", "kernel.world"):
+    for name in ("cli.main", "cli.script_run", "compiling", "language.parser", "semantics.check", "compiler.pipeline",
+                 "compiler.plan", "runtime.session", "output.losses", "kernel.types.world"):
         importlib.import_module(f"sonde.{name}")
 
 

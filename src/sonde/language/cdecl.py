@@ -104,7 +104,10 @@ class DeclarationParser(ExpressionParser):
         members: dict[str, int] = {}
         value = -1
         while self.kind != "}":
-            member = self.expect("word", "the name of a constant")[1]
+            named = self.expect("word", "the name of a constant")
+            member = named[1]
+            if member in members:
+                self.fail("redefinition", f"redefinition of '{member}'", self.token_span(named))
             value = self._parse_constant() if self.accept("=") else value + 1
             if value >> 64 > 0:
                 self.fail("number-too-large", f"{member} does not fit 64 bits", self.span_since(start))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # A backslash at the end of a line joins the next, and so does a comment that ends there.
 _LINE = (r"#[ \t]*(?P<name>\w*)"
          r"(?P<rest>(?:[^\n\\/\"]|\\\r?\n|//[^\n]*|/\*[\s\S]*?\*/|\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|[\\/\"])*)")
-_COMMENT = r"(?s:/\*.*?(?:\*/|\Z)|//.*)"
+_COMMENT = r"/\*(?s:.*?)(?:\*/|\Z)|//.*"
 _QUOTED_OR_COMMENT = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|' + _COMMENT
 _BRANCH = _QUOTED_OR_COMMENT + r"|(?m:^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b)"
 

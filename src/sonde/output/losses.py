@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import Output
 
+_ROOM = "HINT: with SONDE_MAX_MAP_KEYS=N in the environment, maps without a declared size have room for N keys"
 _CODES = {"map_full": E2BIG, "no_key": 0, "read": EFAULT}  # the failures that say which error it was
 
 
@@ -31,6 +32,8 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, count_reads:
                 out.write_note(failure_message(*failure))
             else:
                 out.report_runtime_error(*failure)
+    if any(site.kind == "map_full" for site, _ in losses.errors):
+        out.write_note(_ROOM)
     if losses.withheld:
         out.report_withheld(losses.withheld)
     for note in losses.notes:

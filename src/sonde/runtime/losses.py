@@ -9,8 +9,7 @@ from ..spec import ErrorSite
 # kind of ErrorSite → what happened; the first words are the ones that bpftrace's users search for
 _MESSAGES = {
     "map_full": "Map full; can't update element. Try increasing max_map_keys config or manually setting the max "
-                "entries in a map declaration e.g. `let @a = hash(5000)`; SONDE_MAX_MAP_KEYS=N in the environment does "
-                "it without a change of the script.",
+                "entries in a map declaration e.g. `let @a = hash(5000)`",
     "map_busy": "Can't update map element: the kernel had no memory for {map} at that moment, or was at work on it.",
     "no_key": "Can't lookup map element because it does not exist.",
     "divide": "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.",

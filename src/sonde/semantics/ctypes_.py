@@ -109,6 +109,8 @@ class TypeNames:
             elif isinstance(item, CTypedef):
                 target = self._typedef_target(item)
                 if target is not None:
+                    if self.typedefs.get(item.name, target) != target:
+                        self._report_redefinition(item.name, item.span)
                     self.typedefs[item.name] = target
                     self.aligned[item.name] = item.align or self._alignment_of(item.type, 0)
 
@@ -123,10 +125,13 @@ class TypeNames:
         if item.name:
             key = _struct_tag(item)
             if key in self.structs:
-                self.diagnostics.error("redefinition", f"redefinition of '{key}'", item.span)
+                self._report_redefinition(key, item.span)
             self.structs[key] = struct
             self.unfinished.add(key)
         return struct
+
+    def _report_redefinition(self, what: str, span: Span) -> None:
+        self.diagnostics.error("redefinition", f"redefinition of '{what}'", span)
 
     def _define_enum(self, item: CEnum) -> Enum:
         values = list(item.members.values())
@@ -136,8 +141,12 @@ class TypeNames:
         enum = Enum(item.name, bits, low < 0, {v: n for n, v in item.members.items()})
         self.aligned[f"enum {item.name}".rstrip()] = item.align
         if item.name:
+            if item.name in self.enums:
+                self._report_redefinition(f"enum {item.name}", item.span)
             self.enums[item.name] = enum
         for name, value in item.members.items():
+            if name in self.constants:
+                self._report_redefinition(name, item.span)
             self.constants[name] = (value, enum)
         return enum
 

@@ -86,6 +86,8 @@ def test_shebang_includes_and_defines() -> None:
 @pytest.mark.parametrize(("text", "expected"), [
     ("#ifndef BPFTRACE_HAVE_BTF\nkprobe:no {}\n#else\nkprobe:yes {}\n#endif\n", ["kprobe:yes"]),
     ("#ifdef BPFTRACE_HAVE_BTF\nkprobe:yes {}\n#else\nkprobe:no {}\n#endif\n", ["kprobe:yes"]),
+    ("#ifndef BPFTRACE_HAVE_BTF\n// we'll \"need\nstruct a { int b; }; // c\n#endif\nkprobe:yes {}", ["kprobe:yes"]),
+    ("#ifdef X // x\nkprobe:no {} // no\n#elif 1 // yes\nkprobe:yes {}\n#else // no\n#endif // X", ["kprobe:yes"]),
     ("#ifndef X for old kernels\nkprobe:yes {}\n#endif\n", ["kprobe:yes"]),
     ("#ifdef X\n#ifdef Y\n{{{\n#else\n\"\n#endif\n#endif\nkprobe:a {}", ["kprobe:a"]),
     ("#ifdef X\nkprobe:a {}\n#elif 1 > 2\nkprobe:b {}\n#elif 2 > 1\nkprobe:c {}\n#elif 1\nkprobe:d{}\n#endif",

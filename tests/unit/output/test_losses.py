@@ -69,9 +69,11 @@ def test_events_by_probe() -> None:
 
 
 def test_errors_by_place() -> None:
-    (call,) = said(Losses([], [(ErrorSite("map_full", HERE, "map_update_elem", "@x"), 2)], []))
+    full = [(ErrorSite("map_full", HERE, "map_update_elem", name), 2) for name in ("@x", "@y")]
+    call, _, hint = said(Losses([], full, []))
     assert call[0] == "report_runtime_error" and call[2:] == (HERE, "map_update_elem", -7, 2)
-    assert "let @a = hash(5000)" in call[1]
+    assert call[1].endswith("let @a = hash(5000)`")  # bpftrace's words, and no more
+    assert hint[0] == "write_note" and hint[1].startswith("HINT: with SONDE_MAX_MAP_KEYS=N")
     (call,) = said(Losses([], [(ErrorSite("send_signal", HERE, helper="send_signal"), 1)], []))
     assert call[1] == "send_signal failed."
 

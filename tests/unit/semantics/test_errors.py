@@ -152,6 +152,11 @@ def test_the_environment_wins() -> None:
     ("let @a = hsh(5); BEGIN { @a[1] = 1 }", "unknown-map-kind"), ("let @a = hash(0); BEGIN { @a[1] = 1 }", "bad-size"),
     ("struct a { struct b x; }; struct b { int y; }; BEGIN { }", "incomplete-type"),
     ("struct a { int x; }; struct a { int y; }; BEGIN { }", "redefinition"),
+    ("enum a { X }; enum b { Y, X }; BEGIN { }", "redefinition"),
+    ("enum a { X, X }; BEGIN { }", "redefinition"),
+    ("enum a { X }; enum a { Y }; BEGIN { }", "redefinition"),
+    ("struct a { enum { X } x; enum { X } y; }; BEGIN { }", "redefinition"),
+    ("typedef int a; typedef long a; BEGIN { }", "redefinition"),
 ])
 def test_declarations(text: str, code: str) -> None:
     assert findings(text)[0][0] == code
