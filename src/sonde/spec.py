@@ -355,6 +355,7 @@ class MapSpec(Record):
     at_end: str = ""  # where nothing print()s it, and ``end`` "clears" it, or "shows" it itself before it does
     fixed: bool = False  # the script declares its size as a plain number
     about: str = ""  # what the script's comments say of it
+    rebuilt: bool = False  # the script fills it anew each time it shows and clears it: it has what holds at that moment
 
 
 class Relocation(Value):

@@ -38,6 +38,7 @@ from ..layouts.shared_maps import (
     UNWIND_ROWS,
 )
 from ..layouts.uapi import BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG
+from ..semantics.filled_maps import rebuilt_maps
 from ..semantics.typed import CheckedScript, ScriptMap
 from ..semantics.world import World
 from ..source import Span
@@ -108,6 +109,7 @@ class Unit:
         facts = [probe.facts for probe in checked.probes]
         self.observed, self.cleared, self.replaced = [
             {name for each in facts for name in getattr(each, fact)} for fact in ("observed", "cleared", "replaced")]
+        self.rebuilt = rebuilt_maps(checked.probes)
         self.counts_frames = any(each.counts_frames for each in facts)
         self.tabled = self.feature("atomic_fetch") and len(checked.maps) <= MOST_TABLED
         self.slotted = slotted_maps(checked, world) if self.tabled else set()
@@ -137,7 +139,7 @@ class Unit:
             stride = round_up(marker + 8 if marker else value.size, 64 if cpus > 1 else 8)
             return MapSpec(info.name, "array", 4, cpus * stride, 1, BPF_F_MMAPABLE, None, value, memory=True, cpus=cpus,
                            stride=stride, marker=marker, read_in_kernel=observed, span=info.span, at_end=info.at_end,
-                           about=info.about)
+                           about=info.about, rebuilt=info.name in self.rebuilt)
         type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
         if aggregate and "percpu" not in type:
             type = "lru_percpu_hash" if type == "lru_hash" else "percpu_hash"
@@ -146,7 +148,8 @@ class Unit:
         spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
                        read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end,
                        fixed=bool(info.entries and not info.unit), about=info.about,
-                       adds=isinstance(value, Int) and info.name not in self.replaced)
+                       adds=isinstance(value, Int) and info.name not in self.replaced,
+                       rebuilt=info.name in self.rebuilt)
         self.make_room(spec, info.on_demand)
         if info.name in self.slotted:
             table = slot_table(spec, self.world.cpus)

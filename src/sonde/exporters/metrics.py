@@ -3,7 +3,8 @@
     count(), sum() of unsigned values      counter
     hist(), lhist()                        histogram; a bound is the greatest integer in its bucket, so counts are exact
     stats()                                summary: count and sum
-    all other numbers                      gauge (also sums of signed values, which may go down)
+    all other numbers                      gauge (also sums of signed values, which may go down, and count() and sum()
+                                           in maps that the script fills anew each time before it clears them)
 
 Times are told in seconds and sizes in bytes, whatever unit the map is in, and a metric's name ends with the unit.
 
@@ -86,6 +87,8 @@ class Family(Record):
 def metric_kind(named: MapSpec) -> str:
     """The kind of metric for a map; "" if its values are not numbers."""
     value = named.value
+    if is_state(named):
+        return GAUGE
     if isinstance(value, Aggregate):
         return _KINDS.get(value.kind, COUNTER if value.kind == "sum" and not value.signed else GAUGE)
     return GAUGE if isinstance(value, Int | Float | Bool | Enum) else ""
@@ -122,6 +125,12 @@ def is_additive(named: MapSpec) -> bool:
     return isinstance(named.value, Aggregate) and named.value.row.total
 
 
+def is_state(named: MapSpec) -> bool:
+    """Whether a map counts or sums up what there is at a moment, anew each time: such a number comes in place of the
+    one before. What histograms and stats() have each time are samples, which add up."""
+    return named.rebuilt and isinstance(named.value, Aggregate) and named.value.kind in ("count", "sum")
+
+
 def add_values(one: AggregateValue, other: AggregateValue) -> AggregateValue:
     """The sum of two values of an additive map."""
     if isinstance(one, Histogram) and isinstance(other, Histogram):
@@ -152,7 +161,8 @@ class MapMetric:
         self._most = most
         self._gone: dict[Labels, AggregateValue] = {}  # what the script has cleared
         self._gone_others = 0
-        self._latest: list[Item] | None = None  # of a map that cannot be added up and is cleared
+        self._adds_up = is_additive(named) and not is_state(named)  # over time
+        self._latest: list[Item] | None = None  # of a map whose values do not, and that is cleared
         self._label_sets: dict[Labels, None] = {}
         # The buckets that have been used. Those of times are there from the start: rate() does not see the first events
         # of a bucket that came later.
@@ -160,8 +170,8 @@ class MapMetric:
 
     def note_cleared(self, items: Items) -> None:
         """Note that the script emptied or zeroed the map, which contained this."""
-        if not is_additive(self.named):
-            self._latest = list(items) or self._latest
+        if not self._adds_up:
+            self._latest = list(items) or ([] if is_state(self.named) else self._latest)
             return
         values, self._gone_others = self._cap_label_sets(items)
         _add_all(self._gone, values.items())
@@ -187,6 +197,7 @@ class MapMetric:
             _add_all(values, named)
         else:
             values.update(named)
+        if not self._adds_up:
             self._label_sets = {labels: None for labels in self._label_sets if labels in values}
         room = self._most - len(self._label_sets)
         fresh = [labels for labels in values if labels not in self._label_sets]

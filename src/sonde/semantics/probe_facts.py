@@ -28,6 +28,11 @@ def gather_facts(probe: CheckedProbe) -> ProbeFacts:
             facts.kernel_stacks |= isinstance(node.type, Stack) and not node.type.user
             if isinstance(node, Call):
                 _add_call(facts, node)
+    if facts.written & facts.cleared:
+        from .filled_maps import left_filled
+        facts.left = left_filled(probe.trees)
+    else:
+        facts.left = facts.written
     return facts
 
 

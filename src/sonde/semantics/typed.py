@@ -84,6 +84,7 @@ class ProbeFacts(Record):
     tested: set[str] = set()  # that the predicate reads
     written: set[str] = set()  # of which it sets elements
     replaced: set[str] = set()  # the same, other than by += and -=
+    left: set[str] = set()  # the same, if it does not clear them afterwards
     deleted: set[str] = set()  # of which it deletes elements
     dated: set[str] = set()  # in which it stores the time
     observed: set[str] = set()  # whose keys it looks at or deletes

@@ -7,6 +7,7 @@ from math import nextafter
 
 import pytest
 
+from compiled import compiled
 from sonde import types as t
 from sonde.exporters.metrics import Buckets, Family, Gatherer, MapMetric, Summary, explain_emptiness
 from sonde.runtime.losses import Losses
@@ -50,6 +51,39 @@ def test_gauges_make_room_for_each_other() -> None:
     made = metric(t.Int(), 2)
     assert points(made, ("a", 1), ("b", 2), ("c", 3)) == {"b": 2, "c": 3} and made.others == 1
     assert points(made, ("a", 1), ("b", 9)) == {"a": 1, "b": 9} and made.others == 0
+
+
+def test_what_is_filled_anew_each_time_comes_in_place_of_what_was_there() -> None:
+    named = MapSpec("@n", "hash", 8, 8, 16, key=t.Str(16), value=t.Aggregate("count"), rebuilt=True)
+    made = MapMetric(named, "sonde_n", ("comm",), 2)
+    made.note_cleared([("a", 4), ("b", 3), ("c", 1), ("d", 1)])
+    assert points(made) == {"a": 4, "b": 3, "other": 2} and made.kind == "gauge" and made.others == 2
+    made.note_cleared([("a", 5), ("c", 1)])
+    assert points(made, ("a", 1)) == {"a": 5, "c": 1}, "the whole one, not that which is being filled"
+    made.note_cleared([])
+    assert points(made) == {} and made.others == 0
+
+
+FILLED_ANEW = """
+macro sum_up(@live, @sum) { for ($pair : @live) { @sum[$pair.0] = count(); } }
+tracepoint:raw_syscalls:sys_enter { @live[tid] = 1; @events = count(); @mixed = count(); }
+interval:s:1 {
+  sum_up(@live, @anew);
+  if (@times++ % 2) { sum_up(@live, @part); print(@part); clear(@part); }
+  @samples = count();
+  if (@times > 10) { print(@samples); clear(@samples); }
+  clear(@before); @before = count(); @mixed = count();
+  print(@anew); clear(@anew); print(@mixed); clear(@mixed);
+}
+interval:ms:10 { @elsewhere = count(); }
+interval:s:2 { print(@elsewhere); clear(@elsewhere); print(@events); clear(@events); }
+end { sum_up(@live, @anew); }
+"""
+
+
+def test_which_maps_are_filled_anew() -> None:
+    """Those that each program which fills them clears afterwards whatever happens; ``end`` need not."""
+    assert {named.name for named in compiled(FILLED_ANEW).maps if named.rebuilt} == {"@anew", "@part"}
 
 
 def test_no_two_metrics_have_a_sample_of_one_name() -> None:
