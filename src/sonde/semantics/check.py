@@ -14,13 +14,14 @@ from ..language.ast import (
     MapRef,
     Script,
     StrLiteral,
+    TupleExpr,
     Variable,
 )
 from ..language.comments import MapComments
 from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.map_sizes import MAP_SIZES
 from ..source import ERROR, Diagnostic, Source, Span
-from ..types import Int
+from ..types import Bool, Enum, Float, Int, Pointer, Str, Tuple, Type
 from . import attach
 from .by import show_groups
 from .callees import Functions, Language, settles_branch
@@ -31,7 +32,7 @@ from .ctypes_ import TypeNames
 from .expression_rules import check_expression
 from .macros import expand_macros
 from .naming import name_keys, what_end_does
-from .nodes import Tree, walk_nodes
+from .nodes import Tree, copy_tree, walk_nodes
 from .probe_facts import gather_facts
 from .process_questions import asks_for_processes
 from .script_options import Options
@@ -187,15 +188,32 @@ def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_pass
 
 
 def _fill_only_read(context: CheckContext) -> bool:
-    """Give maps that are read but never filled numbers as values; whether there were any. A map whose assignment has an
-    error does not count as one."""
+    """Give maps that are read but never filled the values that code which is left out would store in them, else
+    numbers; whether there were any. A map whose assignment has an error does not count as one."""
     failed = any(item.severity == ERROR and item.code not in ("undefined-map", "no-value")
                  for item in context.diagnostics.items)
     assigned = {item.node.target.name for item in context.assigned if failed and isinstance(item.node.target, MapRef)}
     filled = [state for state in context.only_read if state.name not in assigned]
     for state in filled:
-        state.inferred_value = Int(8)
+        left_out = context.find_left_out(state.name)
+        state.inferred_value = _type_left_out(context, left_out.value if isinstance(left_out, Assign) else None)
     return bool(filled)
+
+
+def _type_left_out(context: CheckContext, value: Expr | None) -> Type:
+    """The type of an expression that no program evaluates, as far as it can be known without its probe; else int8."""
+    if isinstance(value, TupleExpr):
+        return Tuple(tuple([_type_left_out(context, item) for item in value.items]), tuple(value.names))
+    if value is None or any(isinstance(node, MapRef | BlockExpr) for node in walk_nodes(value)):
+        return Int(8)
+    shown, changed = context.diagnostics, context.changed
+    context.diagnostics = context.types.diagnostics = Diagnostics()
+    try:
+        type = context.check_expression(copy_tree(value))
+    finally:
+        context.diagnostics = context.types.diagnostics = shown
+        context.changed = changed
+    return type if isinstance(type, Int | Bool | Enum | Float | Str | Pointer) else Int(8)
 
 
 def _check_programs(context: CheckContext, programs: list[ProbeProgram]) -> None:

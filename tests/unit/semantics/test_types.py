@@ -274,3 +274,21 @@ def test_every_expression_has_a_type() -> None:
         assert all(v.type is not None for v in probe.variables)
     assert checked.maps["@b"].value == INT64
     assert checked.config.max_strlen == 64
+
+
+@pytest.mark.parametrize(("left_out", "read", "type"), [
+    ("(1, 2)", "@a[tid].1", "int8"),
+    ("((args.x, (uint64)5), 2)", "@a[tid].0.1", "uint64"),  # whatever is not known is a number
+    ("(x=1, y=comm)", "@a[tid].y", "string[16]"),
+    ("(struct task_struct *)args.task", "@a[tid]->pid", "int32"),
+    ('"x"', "@a[tid]", "string[2]"),
+    ("count()", "@a[tid]", "int8"),
+    ("args.page", "@a[tid]", "int8"),
+])
+def test_what_is_left_out_types_the_maps_that_only_it_fills(left_out: str, read: str, type: str) -> None:
+    """A clause whose probe does not exist, or whose condition is false, and a branch that no run takes."""
+    ignoring = 'config = { missing_probes = "ignore" }'
+    for filled in (f"{ignoring} tracepoint:no:such {{ @a[tid] = {left_out}; }} begin {{ ",
+                   f"tracepoint:no:such /exists(\"tracepoint:no:such\")/ {{ @a[tid] = {left_out}; }} begin {{ ",
+                   f"begin {{ if (exists(\"tracepoint:no:such\")) {{ @a[tid] = {left_out}; }} "):
+        assert variables(f"{filled} $x = {read}; print($x); }}") == {"x": type}
