@@ -7,8 +7,8 @@
 FOLDER has the C tools, as NAME-libbpf or NAME; the loader starts them where they are another system's. The two take
 turns. Prints a Markdown table. Kernel time is a ratio, Sonde's to C's: the time of all of the tool's programs while the
 work runs, by the kernel's own statistics, whose cost is in both. Then, Sonde's figure and C's: the tool's CPU time from
-start to end, its peak memory, the seconds until it traces, and its rows of that work. A tool whose C twin is not there
-is named. Needs root, BTF and a C compiler.
+start to end, and that from the moment before the work; its peak memory, the seconds until it traces, and its rows of
+that work. A tool whose C twin is not there is named. Needs root, BTF and a C compiler.
 """
 
 from __future__ import annotations
@@ -58,14 +58,20 @@ PAIRS = (
 
 
 class Figures(NamedTuple):
-    """Nanoseconds in the kernel, CPU seconds, peak memory in MiB, seconds until the programs run, rows of the work
-    (None: it prints no row for each event)."""
+    """Nanoseconds in the kernel, CPU seconds, those of them from the work on, peak memory in MiB, seconds until the
+    programs run, rows of the work (None: it prints no row for each event)."""
 
     kernel: float
     cpu: float
+    worked: float
     memory: float
     start: float
     rows: int | None
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has taken, to the nanosecond, by its clock (clock_getcpuclockid(3))."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def hits(pid: int) -> int:
@@ -87,7 +93,7 @@ def measure(command: list[str], pair: Pair, binary: Path) -> Figures:
                 subprocess.run(little, check=True)
             start = time.perf_counter() - begun
             time.sleep(0.3)
-            before = run_times(process.pid)
+            before, started = run_times(process.pid), cpu_seconds(process.pid)
             subprocess.run([str(binary), *pair.work], check=True)
             after = run_times(process.pid)
             if after == before:
@@ -101,7 +107,8 @@ def measure(command: list[str], pair: Pair, binary: Path) -> Figures:
         output.seek(0)
         printed = sum(pair.row.encode() in line for line in output) if pair.row else None
     spent = sum(now - before.get(key, (0, 0))[0] for key, (now, _) in after.items())
-    return Figures(spent, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, start, printed)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Figures(spent, cpu, cpu - started, usage.ru_maxrss / 1024, start, printed)
 
 
 def commands(pair: Pair, options: argparse.Namespace) -> tuple[list[str], list[str]] | None:

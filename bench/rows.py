@@ -233,7 +233,8 @@ def c_tools_row(name: str, sides: dict[str, list[dict[str, Any]]]) -> str:
 
     printed = "" if ours[0]["rows"] is None else ", ".join(f"{median(each['rows'] for each in side):,.0f}"
                                                            for side in (ours, theirs))
-    cells = [name, f"{median(ratios):.2f}", f"{ratios[0]:.2f} to {ratios[-1]:.2f}", both("cpu", 2),
+    worked = both("worked", 3) if "worked" in ours[0] else ""
+    cells = [name, f"{median(ratios):.2f}", f"{ratios[0]:.2f} to {ratios[-1]:.2f}", both("cpu", 2), worked,
              both("memory", 0), both("start", 2), printed]
     return f"| {' | '.join(cells)} |"
 
@@ -246,7 +247,8 @@ def c_tools_table(known: dict[str, Any]) -> str:
     """All of them, and what they come to."""
     ratios = [median(_kernel_ratios(sides)) for sides in known.values()]
     return "\n".join([
-        "| tool | kernel time | of the pairs | CPU s | MiB | traces after s | rows |", "|---|---|---|---|---|---|---|",
+        "| tool | kernel time | of the pairs | CPU s | from the work on | MiB | traces after s | rows |",
+        "|---|---|---|---|---|---|---|---|",
         *[c_tools_row(name, sides) for name, sides in known.items()], "",
         f"Kernel time: geometric mean {geometric_mean(ratios):.2f}, worst {max(ratios):.2f}."])
 

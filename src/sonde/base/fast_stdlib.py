@@ -1,11 +1,12 @@
-"""What Sonde needs from typing, functools, collections, contextlib, bisect, operator and signal at every start, without
-the time it takes to import them: 12 ms, more than the interpreter itself."""
+"""What Sonde needs from typing, functools, collections, contextlib, bisect, operator, signal and struct at every start,
+without the time it takes to import them: 12 ms, more than the interpreter itself."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as signal
+    import struct as struct
     from bisect import bisect_left as bisect_left
     from bisect import bisect_right as bisect_right
     from bisect import insort_right as insort_right
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import dataclass_transform as dataclass_transform
 else:
     import _signal
+    import _struct
     from _collections import deque as deque
     from _collections_abc import Mapping as Mapping
     from _operator import add as add
@@ -30,6 +32,7 @@ else:
     from _operator import sub as sub
 
     signal = _signal  # all of it but the names of signals
+    struct = _struct
 
     def __getattr__(name):
         """``bisect``: few starts need the library that it is."""

@@ -40,6 +40,7 @@ class RecordMeta(type):
         space["__slots__"] = tuple(slots)
         space["_fields"] = tuple(fields)
         space["_defaults"] = defaults
+        space["_copied"] = tuple([name for name, value in defaults.items() if type(value) in (list, dict, set)])
         return super().__new__(mcs, name, bases, space)
 
 
@@ -48,23 +49,27 @@ class Record(metaclass=RecordMeta):
 
     _fields: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[dict[str, Any]]
+    _copied: ClassVar[tuple[str, ...]]  # of these defaults each instance has its own
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields = self._fields
-        if len(args) > len(fields):
-            raise TypeError(f"{type(self).__name__} takes {len(fields)} values, got {len(args)}")
         for name, value in zip(fields, args):
             setattr(self, name, value)
-        for name in fields[len(args):]:
-            if name in kwargs:
-                setattr(self, name, kwargs.pop(name))
-            else:
-                value = self._defaults.get(name, _MISSING)
-                if value is _MISSING:
-                    raise TypeError(f"{type(self).__name__} needs {name}")
-                setattr(self, name, value.copy() if type(value) in (list, dict, set) else value)
-        if kwargs:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(kwargs)}")
+        rest = fields[len(args):]
+        if rest:
+            values = self._defaults | kwargs if kwargs else self._defaults
+            try:
+                for name in rest:
+                    setattr(self, name, values[name])
+            except KeyError:
+                raise TypeError(f"{type(self).__name__} needs {name}") from None
+            for name in self._copied:
+                if name in rest and name not in kwargs:
+                    setattr(self, name, values[name].copy())
+        elif len(args) > len(fields):
+            raise TypeError(f"{type(self).__name__} takes {len(fields)} values, got {len(args)}")
+        if kwargs and (unknown := [name for name in kwargs if name not in rest]):
+            raise TypeError(f"{type(self).__name__} has no {', '.join(unknown)}")
 
     def values(self) -> tuple[Any, ...]:
         """The field values, in order of declaration."""

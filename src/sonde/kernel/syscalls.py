@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 import sys
 
 from ..arch import this_arch
+from ..base.fast_stdlib import struct
 from ..base.record import Record
 from ..errors import PrivilegeError, SyscallError
 from ..layouts import uapi

@@ -212,14 +212,15 @@ class LiveContext:
     def prepare_process(self, process: Process | None) -> None:
         """Store the unwind tables of the process that is traced, or is to begin; without one those of all. If it runs
         Python, its libraries are looked at."""
-        from .traced_command import Child
-        if self._python is not None and process is not None:
-            self._python.judge_tasks(process.pid, not isinstance(process, Child))
         tables = self.unwind_tables
-        if tables is None:
-            return
         if process is None:
-            tables.prepare_all()
+            if tables is not None:
+                tables.prepare_all()
+            return
+        from .traced_command import Child
+        if self._python is not None:
+            self._python.judge_tasks(process.pid, not isinstance(process, Child))
+        if tables is None:
             return
         tables.process = process.pid
         if isinstance(process, Child):

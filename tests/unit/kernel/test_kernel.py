@@ -272,16 +272,29 @@ def test_kernel_symbol(kernel_symbols: symbols.KernelSymbols, address: int, name
     assert kernel_symbols.lookup(address) == symbols.KernelSymbol(name, offset, module)
 
 
-def test_a_few_beginnings_need_no_index(kernel_symbols: symbols.KernelSymbols) -> None:
-    """And the symbols are those that the index gives."""
-    beginnings = [int(line[:16], 16) for line in KALLSYMS.splitlines()[3:]]
-    direct = [kernel_symbols.lookup(address) for address in beginnings]
-    assert kernel_symbols._addresses is None
-    kernel_symbols._cache.clear()
-    kernel_symbols.lookup(beginnings[0] + 1)
-    assert kernel_symbols._addresses is not None
-    assert [kernel_symbols.lookup(address) for address in beginnings] == direct
-    assert [symbol.offset for symbol in direct if symbol] == [0] * len(beginnings)
+def test_every_address_has_the_symbol_that_is_next_below(tmp_path: Path) -> None:
+    """Compared with a search through all lines; several names of one address, modules between and out of order."""
+    own = [(0xffffffff81000000 + at * 16, f"own_{at}_{again}", "") for at in range(0, 90, 3)
+           for again in range(1 + at % 2)]
+    others = [(0xffffffff81000000 + at * 16 + 8, f"other_{at}", "[mod]") for at in (80, 5, 5, 300, 41)]
+    (tmp_path / "kallsyms").write_text("".join(
+        f"{address:016x} t {name}{module and chr(9)}{module}\n" for address, name, module in own + others))
+    read = symbols.KernelSymbols(str(tmp_path / "kallsyms"))
+    for address in range(0xffffffff80fffff0, 0xffffffff81000000 + 320 * 16, 4):
+        below = [symbol for symbol in own + others if symbol[0] <= address]
+        best = max(below, key=lambda symbol: symbol[0]) if below else None  # the first of several
+        assert read.lookup(address) == (best and symbols.KernelSymbol(best[1], address - best[0],
+                                                                      best[2].strip("[]"))), hex(address)
+
+
+def test_names_of_this_kernel() -> None:
+    """The lines are in order, as the search takes them to be."""
+    read = symbols.KernelSymbols()
+    if read.restricted:
+        pytest.skip("kernel lacks readable addresses in /proc/kallsyms")
+    text = Path("/proc/kallsyms").read_text()
+    addresses = [int(line[:16], 16) for line in text.splitlines() if "\t[" not in line]
+    assert addresses == sorted(addresses)
 
 
 @pytest.mark.parametrize("address", [0, 5, 0x7fff00000000, 0xffffffff90000000])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from ...base.fast_stdlib import bisect_right
+from ...base.fast_stdlib import bisect_left, bisect_right, cached_property
 from ...base.record import Value
 from .. import places
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Sequence
-
 _FAR = 1 << 24  # a symbol this far below an address is unrelated
-_FEW = 50  # addresses that are looked up one by one, before an index is built
+_DIGITS = 16  # of an address
+_FEW = 50  # functions that are looked for in the text, before an index is built
 _REMEMBERED = 1 << 16  # addresses whose symbols are remembered
 
 
@@ -30,8 +26,8 @@ class KernelSymbols:
     def __init__(self, path: str = "/proc/kallsyms") -> None:
         self._path = path
         self._data: bytes | None = None
-        self._addresses: array[int] | None = None
-        self._lines: Sequence[int] = ()  # where each symbol's line starts in _data
+        self._end = -1  # of the kernel proper's lines in _data; -1: not known yet
+        self._others: list[int] | None = None  # where the lines of modules and BPF programs begin, by address
         self._cache: dict[int, KernelSymbol | None] = {}
 
     def _kallsyms_text(self) -> bytes:
@@ -43,7 +39,7 @@ class KernelSymbols:
                 self._data = b""
         return self._data
 
-    @property
+    @cached_property
     def restricted(self) -> bool:
         """Whether the kernel hides its addresses (kernel.kptr_restrict, or no CAP_SYSLOG), or has no symbols."""
         head = self._kallsyms_text()[:16384].splitlines()[:100]
@@ -83,21 +79,58 @@ class KernelSymbols:
         return self._cache[address]
 
     def _find_symbol(self, address: int) -> KernelSymbol | None:
-        if self._addresses is None and len(self._cache) < _FEW and (start := self._start(address)) is not None:
-            return start
-        addresses = self._sorted_addresses()
-        at = bisect_right(addresses, address) - 1
-        if at < 0 or address - addresses[at] > _FAR or not addresses[at]:
+        if self.restricted:
             return None
-        while at and addresses[at - 1] == addresses[at]:
-            at -= 1  # of several names, the kernel prints the first
-        return self._symbol(self._lines[at], address)
+        wanted = b"%016x" % address
+        start = max((self._own_line(wanted), self._other_line(wanted)), key=self._address_at)
+        known = int(self._address_at(start) or b"0", 16)
+        return self._symbol(start, address) if known and address - known <= _FAR else None
 
-    def _start(self, address: int) -> KernelSymbol | None:
-        """The symbol that begins at an address. Probed functions do; looking up a few of them takes a hundredth of the
-        time for the index."""
-        at = self._kallsyms_text().find(b"\n%016x " % address) if address else -1
-        return self._symbol(at + 1, address) if at >= 0 else None
+    def _own_line(self, wanted: bytes) -> int:
+        """Where the line of the kernel proper's last symbol begins that is not above an address; -1 if all are. They
+        are in order (kernel/kallsyms.c searches them in the same way), so no index is needed."""
+        text, low, high = self._kallsyms_text(), 0, self._own_end
+        while low < high:
+            start = max(low, text.rfind(b"\n", low, (low + high) // 2) + 1)
+            if text[start:start + _DIGITS] > wanted:
+                high = start
+            else:
+                low = text.find(b"\n", start) + 1 or len(text)
+        start = self._line_before(low)
+        while (before := self._line_before(start)) >= 0 and self._address_at(before) == self._address_at(start):
+            start = before  # of several names, the kernel prints the first
+        return start
+
+    def _line_before(self, start: int) -> int:
+        """Where the line begins that ends before another; -1 if there is none."""
+        return self._kallsyms_text().rfind(b"\n", 0, start - 1) + 1 if start > 0 else -1
+
+    def _other_line(self, wanted: bytes) -> int:
+        """The same of modules and BPF programs, which are in no order."""
+        if self._others is None:
+            text, start = self._kallsyms_text(), self._own_end
+            starts = []
+            while start < len(text):
+                starts.append(start)
+                start = text.find(b"\n", start) + 1 or len(text)
+            self._others = sorted(starts, key=self._address_at)
+        at = bisect_right(self._others, wanted, key=self._address_at)
+        if not at:
+            return -1
+        return self._others[bisect_left(self._others, self._address_at(self._others[at - 1]), key=self._address_at)]
+
+    @property
+    def _own_end(self) -> int:
+        """Where the lines of the kernel proper end."""
+        if self._end < 0:
+            text = self._kallsyms_text()
+            other = text.find(b"\t[")
+            self._end = text.rfind(b"\n", 0, other) + 1 if other >= 0 else len(text)
+        return self._end
+
+    def _address_at(self, start: int) -> bytes:
+        """The digits of a line's address, which sort as the address; b"" for no line."""
+        return self._kallsyms_text()[start:start + _DIGITS] if start >= 0 else b""
 
     def _symbol(self, start: int, address: int) -> KernelSymbol:
         """The symbol whose line starts there, with the address's offset into it."""
@@ -109,30 +142,6 @@ class KernelSymbols:
         text = self._kallsyms_text()
         end = text.find(b"\n", start)
         return text[start:end if end >= 0 else len(text)].decode("utf-8", "replace")
-
-    def _sorted_addresses(self) -> array[int]:
-        if self._addresses is None:
-            self._addresses = self._build_index()
-        return self._addresses
-
-    def _build_index(self) -> array[int]:
-        """Build the index: addresses ascending, and in ``_lines`` where their lines start."""
-        from array import array
-        addresses, lines, text = array("Q"), array("I"), b"" if self.restricted else self._kallsyms_text()
-        start, ordered, last = 0, True, 0
-        while (end := text.find(b"\n", start)) >= 0:
-            address = int(text[start:start + 16], 16)
-            ordered = ordered and address >= last
-            last = address
-            addresses.append(address)
-            lines.append(start)
-            start = end + 1
-        if not ordered:  # modules and BPF programs come after the kernel
-            order = sorted(range(len(addresses)), key=addresses.__getitem__)
-            lines = array("I", [lines[i] for i in order])
-            addresses = array("Q", [addresses[i] for i in order])
-        self._lines = lines
-        return addresses
 
 
 def traceable_functions(root: str) -> list[tuple[str, str]]:

@@ -40,7 +40,6 @@ from ...layouts.uapi import (
 )
 from ...spec import Attach, KernelDetail, ProgramSpec, WatchDetail, detail_of, serves_all
 from .programs import TRACING_MULTI, LoadedProgram, attach_cookie, probe_index
-from .refusals import NO_COUNTER, OF_THE_FILE, explain_attach_error, semaphore
 from .side_by_side import run_in_threads
 
 TYPE_CHECKING = False
@@ -225,6 +224,7 @@ def _try_attach(point: Attach, missing: Missing, attacher: Attacher, program: Fd
         attacher(point, program, cookie, links)
         return True
     except SyscallError as error:
+        from .refusals import explain_attach_error
         missing(explain_attach_error(point, error), point)
     except AttachError as error:
         missing(error, point)
@@ -243,6 +243,7 @@ def _attach_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) ->
 
 
 def _attach_uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    from .refusals import semaphore
     pmu = _probe_pmu("uprobe")
     config = 1 << pmu.return_bit if _replaces_return(point) else 0
     config |= semaphore(point) << pmu.counter_shift
@@ -289,6 +290,7 @@ def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links, missing:
 def _link_uprobes(spec: ProgramSpec, program: Fd, links: Links, members: Sequence[int]) -> None:
     """One link for places in one file."""
     from ...kernel.foreign.opening import path_for_kernel
+    from .refusals import semaphore
     points = [spec.attach[index] for index in members]
     places = [(offset, cookie, semaphore(point)) for index, point in zip(members, points)
               for offset, cookie in places_of(point, probe_index(spec, index))]
@@ -343,6 +345,7 @@ def _attach_in_parts(spec: ProgramSpec, attach: Callable[[Sequence[int]], None],
         try:
             attach(part)
         except SyscallError as error:
+            from .refusals import OF_THE_FILE, explain_attach_error
             points = [spec.attach[index] for index in part]
             if len(part) == 1 or KINDS[points[0].kind].user and error.errno in OF_THE_FILE:
                 refused.update({index: (explain_attach_error(point, error), point)
@@ -420,6 +423,7 @@ def try_counter(point: Attach) -> None:
         for cpu in online_cpus():
             _open_counter(point, cpu).close()
     except SyscallError as error:
+        from .refusals import NO_COUNTER, explain_attach_error
         if error.errno in NO_COUNTER:
             raise explain_attach_error(point, error) from None
 

@@ -12,7 +12,6 @@ from ..maps.access import Map, create_map
 from ..records.ringbuf import sized_ring
 from . import links
 from .programs import LoadedProgram, load_program, open_attach_target, split_by_function
-from .refusals import explain_load_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,6 +93,7 @@ class Loader:
         try:
             return [self.load_program(spec, attach_btf=modules.get(module))]
         except AttachError as error:
+            from .refusals import explain_load_error
             self._missing(explain_load_error(spec.attach[0], error), spec.attach[0])
             return []
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import struct
 from sys import byteorder
 
+from ...base.fast_stdlib import struct
 from ...errors import AttachError, PrivilegeError, SondeError, SyscallError, VerifierError
 from ...kernel import syscalls
 from ...kernel.syscalls import Fd, ProgramInfo

@@ -30,6 +30,7 @@ RawItem = tuple[bytes, RawValue]
 
 _NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 _BATCH_BYTES = 8 << 20
+_FEW = 64  # elements that are asked for at first: memory for more takes longer than most maps
 _LOWEST = 0 if sys.byteorder == "little" else 7  # byte of a word
 
 
@@ -136,7 +137,15 @@ class Map:
 
     def clear(self) -> None:
         """Delete every key (``clear()`` of the language)."""
-        self.read_and_clear()
+        if self.spec.memory or self._clears_by_subtraction:
+            self.read_and_clear()
+            return
+        if self.table is not None and self.spec.slots:
+            from . import slots
+            with memoryview(self.table.memory) as memory:
+                slots.free_slots(memory)
+        for _ in self._read_hash(take=True):
+            pass
 
     def zero(self) -> None:
         """Set every value to zero and keep the keys (``zero()`` of the language)."""
@@ -335,7 +344,8 @@ class Map:
 
     def _read_batches(self, take: bool) -> Iterator[_Chunk]:
         spec = self.spec
-        room = min(spec.max_entries, max(64, _BATCH_BYTES // (spec.key_size + self._element)))
+        most = min(spec.max_entries, max(_FEW, _BATCH_BYTES // (spec.key_size + self._element)))
+        room = min(most, _FEW)
         token: bytearray | None = None
         while True:
             keys, values = bytearray(room * spec.key_size), bytearray(room * self._element)
@@ -351,7 +361,7 @@ class Map:
                              bytes(memoryview(values)[:count * self._element]))
             if problem:
                 return
-            token = following
+            token, room = following, max(room, most)
 
     def _read_one_by_one(self, take: bool) -> list[_Chunk]:
         """Walk the keys. A key that vanishes under the walk restarts it, hence the set and the bound."""

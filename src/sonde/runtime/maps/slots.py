@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _WORDS = SLOT // 8
 _FIRST = PURSES * PURSE // 8
+_STEP = 1024  # words that are looked at in one step
+_FREE = bytes(8 * _STEP)  # slots that nobody has used: most of most tables
 
 
 def read_slots(words: memoryview) -> Iterator[tuple[int, int, int]]:
@@ -19,13 +21,17 @@ def read_slots(words: memoryview) -> Iterator[tuple[int, int, int]]:
 
     A value belongs to the owner that is there before and after it is read.
     """
-    for at, owner in zip(range(_FIRST, len(words), _WORDS), words[_FIRST::_WORDS].tolist()):
-        while owner >= SLOT_OWNED:
-            value, before = words[at + 1], owner
-            owner = words[at]
-            if owner == before:
-                yield at, owner - SLOT_OWNED - 1, value
-                break
+    for start in range(_FIRST, len(words), _STEP):
+        part = words[start:start + _STEP]
+        if part.tobytes() == _FREE[:part.nbytes]:
+            continue
+        for at, owner in zip(range(start, len(words), _WORDS), part[::_WORDS].tolist()):
+            while owner >= SLOT_OWNED:
+                value, before = words[at + 1], owner
+                owner = words[at]
+                if owner == before:
+                    yield at, owner - SLOT_OWNED - 1, value
+                    break
 
 
 def read_elements(memory: memoryview, key_size: int) -> dict[bytes, bytes]:
@@ -44,4 +50,7 @@ def zero_values(memory: memoryview) -> None:
 
 def free_slots(memory: memoryview) -> None:
     """Empty the table: for the time after all programs, as nothing that they paid is given back."""
-    memory[PURSES * PURSE:] = bytes(len(memory) - PURSES * PURSE)
+    for start in range(PURSES * PURSE, len(memory), len(_FREE)):
+        free = _FREE[:len(memory) - start]
+        if memory[start:start + len(free)].tobytes() != free:
+            memory[start:start + len(free)] = free

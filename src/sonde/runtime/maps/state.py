@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 
+from ...base.fast_stdlib import struct
 from ...base.words import MASK
 from ...errors import SondeError
 from ...spec import ScriptSpec

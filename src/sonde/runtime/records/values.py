@@ -325,6 +325,11 @@ class UserAddress(TextValue):
         return hash((self.address, self.tgid))
 
 
+def place_label(address: int, name: str, offset: int) -> str:
+    """A place in code as text."""
+    return f"{name}+{offset}" if name else hex(address)
+
+
 class StackFrame(TextValue):
     """One frame of a stack: ``name`` is "" if unknown; ``module`` is the mapped file of a user frame, ``file`` and
     ``line`` its source ("" and 0: not known). One that is ``inlined`` has no code of its own, and no ``offset``."""
@@ -343,9 +348,7 @@ class StackFrame(TextValue):
     @property
     def label(self) -> str:
         """The name and the place in it, without the source."""
-        if self.inlined:
-            return f"{self.name} [inlined]"
-        return f"{self.name}+{self.offset}" if self.name else hex(self.address)
+        return f"{self.name} [inlined]" if self.inlined else place_label(self.address, self.name, self.offset)
 
     def __str__(self) -> str:
         return f"{self.label} ({self.file}:{self.line})" if self.file and self.line else self.label
@@ -456,6 +459,8 @@ class StackTrace:
         if mode == "build_id":
             rows = [(address, self._context.build_id(address, self.tgid)) for address in self.addresses]
             return [f"{location[0]} {location[1]:#x}" if location else f"{address:x}" for address, location in rows]
+        if mode != "perf" and not self.type.user:
+            return [place_label(address, *(self._context.ksym(address) or ("", 0))) for address in self.addresses]
         if mode != "perf":
             return list(map(str, self.frames))
         return [f"{frame.address:x} {frame.label}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
