@@ -140,10 +140,7 @@ class Map:
         if self.spec.memory or self._clears_by_subtraction:
             self.read_and_clear()
             return
-        if self.table is not None and self.spec.slots:
-            from . import slots
-            with memoryview(self.table.memory) as memory:
-                slots.free_slots(memory)
+        self._free_slots()
         for _ in self._read_hash(take=True):
             pass
 
@@ -326,12 +323,19 @@ class Map:
         from . import slots
         with memoryview(self.table.memory) as memory:
             elements = slots.read_elements(memory, self.spec.key_size)
-            if take:
-                slots.free_slots(memory)
+        if take:
+            self._free_slots()
         for chunk in self._read_hash(take):  # elements that moved to the hash meanwhile are read there
             cells = _split_cells(chunk.cells, self._element)
             elements |= zip(_split_cells(chunk.keys, self.spec.key_size), cells)
         yield _Chunk(b"".join(elements), b"".join(elements.values()))
+
+    def _free_slots(self) -> None:
+        """Empty the table of slots, where there is one."""
+        if self.table is not None and self.spec.slots:
+            from . import slots
+            with memoryview(self.table.memory) as memory:
+                slots.free_slots(memory)
 
     def _read_hash(self, take: bool) -> Iterator[_Chunk]:
         """The kernel's elements, by batches where it has them (Linux 5.6), else one by one."""

@@ -325,8 +325,8 @@ class UserAddress(TextValue):
         return hash((self.address, self.tgid))
 
 
-def place_label(address: int, name: str, offset: int) -> str:
-    """A place in code as text."""
+def code_label(address: int, name: str, offset: int) -> str:
+    """An address in code as text: the function and the offset in it, where its name is known."""
     return f"{name}+{offset}" if name else hex(address)
 
 
@@ -348,7 +348,7 @@ class StackFrame(TextValue):
     @property
     def label(self) -> str:
         """The name and the place in it, without the source."""
-        return f"{self.name} [inlined]" if self.inlined else place_label(self.address, self.name, self.offset)
+        return f"{self.name} [inlined]" if self.inlined else code_label(self.address, self.name, self.offset)
 
     def __str__(self) -> str:
         return f"{self.label} ({self.file}:{self.line})" if self.file and self.line else self.label
@@ -460,7 +460,7 @@ class StackTrace:
             rows = [(address, self._context.build_id(address, self.tgid)) for address in self.addresses]
             return [f"{location[0]} {location[1]:#x}" if location else f"{address:x}" for address, location in rows]
         if mode != "perf" and not self.type.user:
-            return [place_label(address, *(self._context.ksym(address) or ("", 0))) for address in self.addresses]
+            return [code_label(address, *(self._context.ksym(address) or ("", 0))) for address in self.addresses]
         if mode != "perf":
             return list(map(str, self.frames))
         return [f"{frame.address:x} {frame.label}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")

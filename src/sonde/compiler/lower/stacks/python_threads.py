@@ -40,7 +40,8 @@ def find_thread(walk: Walk, start: Operand) -> None:
         words.run_loop(lo, THREADS, [walk.image, walk.work], "pystack thread", lambda f: _thread_function(lo, f))
         b.branch("jne", walk.get("mine"), 0, new, known)
         b.start(new)
-        b.call(h.MAP_UPDATE, [MapFd(lo.unit.python_threads()), lo.operand_address(key),  # and "interp", the next word
+        assert AT["interp"] == AT["mine"] + 8  # both are stored: THREAD
+        b.call(h.MAP_UPDATE, [MapFd(lo.unit.python_threads()), lo.operand_address(key),
                               b.alu("add", walk.work, AT["mine"]), h.UPDATE_ANY], "map_update_elem")
     b.start(known)
     _take_c_frame(walk, on, bad)
