@@ -4,13 +4,14 @@ no other call gets their time."""
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from c_targets import build_target
 from printed import rows
-from support import run_sonde
+from support import Tracer, run_sonde
 
 OPENSSL = """
 #include <setjmp.h>
@@ -69,6 +70,25 @@ int main(void){ for (volatile int i=0;i<7;i++) if(!setjmp(there)) leaf(i%2); ret
 """
 
 
+ALLOCATIONS = """
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static sigjmp_buf there;
+static void leave(int number) { siglongjmp(there, 1); }
+int main(int count, char **words)
+{
+    volatile long bad[8] = {0, 35};
+    signal(SIGABRT, leave);
+    close(2);
+    for (volatile int i = 0; i < 3; i++)
+        if (!sigsetjmp(there, 1))
+            bad[7] = (long)realloc((char *)bad + 9, 100);
+}
+"""
+
+
 def build(text: str, folder: Path, *options: str) -> str:
     (folder / "left.c").write_text(text)
     return build_target(str(folder / "left.c"), folder, *options)
@@ -112,3 +132,13 @@ def test_argdist(specifier: str, counted: set[str], left: bool, tmp_path: Path) 
     lines = done.stdout.splitlines()
     assert {line for line in lines if line.startswith("@")} == counted, done.stderr
     assert ("3 calls did not return" in lines) == left and ("did not return" in done.stdout) == left
+
+
+def test_of_the_family_alone(tmp_path: Path) -> None:
+    """The probes of memleak --follow are in every process's malloc(): what strangers leave is not the family's."""
+    program = build(ALLOCATIONS, tmp_path)
+    with Tracer("memleak", "--follow", "-c", "sleep 60", "60") as traced:
+        subprocess.run([program], check=True)
+    assert "did not return" not in traced.stdout + traced.stderr
+    done = run_sonde("memleak", "--follow", "-c", program, "60")
+    assert re.search(r"\b3 of \S+:realloc\b", done.stdout + done.stderr)

@@ -7,6 +7,7 @@ from ..layouts.shared_maps import CALLS, COUNTING
 from ..semantics.typed import CheckedProbe
 from ..spec import Attach, CountedCalls, UserDetail
 from .compilation import Unit
+from .lower import family
 from .lower.core import Lower
 from .lower.probes.contexts import JUMPS, TAIL_RETURNS
 from .plan import Plan
@@ -61,6 +62,10 @@ def count_event(lo: Lower) -> None:
     counts, on = lo.b.block("counts"), lo.b.block("on")
     lo.b.branch("jne", lo.b.load(lo.unit.global_word(COUNTING), 0, 8), 0, counts, on)
     lo.b.start(counts)
+    if lo.unit.options.knows_family:  # the probes fire for strangers too, and the script turns those away
+        ours = lo.b.block("ours")
+        family.branch_on_current(lo, ours, on)
+        lo.b.start(ours)
     index, base = lo.probe_index(), lo.context.counter * len(lo.unit.probes)
     if isinstance(index, int):
         lo.b.atomic_add(lo.unit.global_word(f"{CALLS}{base + index}"), 0, 1)
