@@ -11,17 +11,29 @@
  *                               each 5 ms of each thread: time, rounds, nanoseconds of the rounds that were timed whole
  * nswork stat N                 N calls of stat() of eight paths that do not exist
  * nswork exec N                 N processes that execute /bin/true, one after another
+ * nswork files N FOLDER         N files made in FOLDER, written, read and removed
+ * nswork disk N FILE            N reads of 4 KiB past the page cache, from FILE (a block device, or a file of 1 MiB)
+ * nswork sync N FOLDER          N calls of fsync() for a file in FOLDER
+ * nswork mount N                N times a tmpfs mounted and unmounted, in a mount namespace of its own
+ * nswork kill N                 N calls of kill() of itself with no signal
+ * nswork listen N               N sockets bound, listening and closed
+ * nswork chroot N               N calls of chroot("/"), which ask for a capability
+ * nswork lookup N               N calls of getaddrinfo() of a numeric address
  * nswork switch N               N round trips of a byte between two processes: two switches each
  * nswork time N                 prints the nanoseconds of a getppid call: of N times 20000 the best 500 in a row
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -100,6 +112,85 @@ static void execs(long n)
 			_exit(1);
 		}
 		waitpid(child, NULL, 0);
+	}
+}
+
+static void files(long n, const char *folder)
+{
+	char text[128] = "";
+
+	if (chdir(folder))
+		exit(1);
+	while (n-- > 0) {
+		int fd = open("nsfile", O_RDWR | O_CREAT, 0600);
+
+		if (write(fd, text, sizeof(text)) != sizeof(text) || pread(fd, text, sizeof(text), 0) != sizeof(text) ||
+		    close(fd) || unlink("nsfile"))
+			exit(1);
+	}
+}
+
+static void disk(long n, const char *path)
+{
+	static char block[4096] __attribute__((aligned(4096)));
+	int fd = open(path, O_RDONLY | O_DIRECT);
+
+	for (long i = 0; i < n; i++)
+		if (pread(fd, block, sizeof(block), (i * 7 & 255) * sizeof(block)) != sizeof(block))
+			exit(1);
+}
+
+static void syncs(long n, const char *folder)
+{
+	int fd = chdir(folder) ? -1 : open("nsfile", O_RDWR | O_CREAT, 0600);
+
+	while (n-- > 0)
+		if (fsync(fd))
+			exit(1);
+	unlink("nsfile");
+}
+
+static void mounts(long n)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		exit(1);
+	while (n-- > 0)
+		if (mount("nswork", "/mnt", "tmpfs", 0, NULL) || umount("/mnt"))
+			exit(1);
+}
+
+static void kills(long n)
+{
+	while (n-- > 0)
+		kill(getpid(), 0);
+}
+
+static void listens(long n)
+{
+	while (n-- > 0) {
+		struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		int s = socket(AF_INET, SOCK_STREAM, 0);
+
+		if (s < 0 || bind(s, (void *)&address, sizeof(address)) || listen(s, 16) || close(s))
+			exit(1);
+	}
+}
+
+static void chroots(long n)
+{
+	while (n-- > 0)
+		if (chroot("/"))
+			exit(1);
+}
+
+static void lookups(long n)
+{
+	while (n-- > 0) {
+		struct addrinfo hints = { .ai_flags = AI_NUMERICHOST }, *found;
+
+		if (getaddrinfo("127.0.0.1", NULL, &hints, &found))
+			exit(1);
+		freeaddrinfo(found);
 	}
 }
 
@@ -229,6 +320,22 @@ int main(int argc, char **argv)
 		stats(n);
 	else if (!strcmp(argv[1], "exec"))
 		execs(n);
+	else if (!strcmp(argv[1], "files") && argc > 3)
+		files(n, argv[3]);
+	else if (!strcmp(argv[1], "disk") && argc > 3)
+		disk(n, argv[3]);
+	else if (!strcmp(argv[1], "sync") && argc > 3)
+		syncs(n, argv[3]);
+	else if (!strcmp(argv[1], "mount"))
+		mounts(n);
+	else if (!strcmp(argv[1], "kill"))
+		kills(n);
+	else if (!strcmp(argv[1], "listen"))
+		listens(n);
+	else if (!strcmp(argv[1], "chroot"))
+		chroots(n);
+	else if (!strcmp(argv[1], "lookup"))
+		lookups(n);
 	else if (!strcmp(argv[1], "switch"))
 		switches(n);
 	else if (!strcmp(argv[1], "burst") && argc > 4)
