@@ -22,7 +22,8 @@ PROBES: list[tuple[str, str, str]] = [
 ]
 
 PROBES += [
-    ("fentry:function (f), fexit (fr)", "the same with typed `args`, and `retval`; also `fentry:bpf:program`",
+    ("fentry:function (f), fexit (fr)", "the same with typed `args`, and `retval`; also `fentry:bpf:program`, "
+     "and `fentry:bpf:xdp:*` for all programs of a type",
      "fentry:tcp_reset { @[args.sk.__sk_common.skc_dport] = count(); }"),
     ("usdt:file:provider:name (U)", "a static probe of a program or library", "usdt:/bin/prog:app:request { print(arg0); }"),
     ("watchpoint:address:length:mode (w)", "when memory is read, written or executed", "watchpoint:0x10000000:8:w { print(comm); }"),

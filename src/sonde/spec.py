@@ -153,11 +153,13 @@ class Inlined(Record):
 
 
 class BpfFunction(Record):
-    """A function of the loaded BPF program with the number ``program``. ``attachable``: the kernel knows its types."""
+    """A function of the loaded BPF program with the number ``program``. ``obstacle``: why the kernel attaches nothing
+    to it, or ""; ``type``: the program's, if it is the function that the kernel calls, and "" if others call it."""
 
     program: int
     name: str
-    attachable: bool
+    obstacle: str = ""
+    type: str = ""
 
 
 class ClassicFilter(Record):

@@ -203,12 +203,13 @@ class FakeWorld:
         return f"no function {function}", ["the compiler made inlined.isra.0 of it"] if function == "inlined" else []
 
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
-        if module == "bpf:12" and name == "count_packets":
+        if module == "bpf:12" and name in ("count_packets", "checksum"):
             return KernelFunction(name, module, 5, struct("_args", {"sk": kernel(SOCK)}), INT32)
         return FUNCTIONS.get(name) if module in ("", "vmlinux") else None
 
     def bpf_functions(self) -> list[BpfFunction]:
-        return [BpfFunction(12, "count_packets", True), BpfFunction(13, "bare", False)]
+        return [BpfFunction(12, "count_packets", "", "xdp"), BpfFunction(12, "checksum"),
+                BpfFunction(13, "bare", "program 13 was loaded without function information (BTF)", "sched_cls")]
 
     def function_names(self) -> list[tuple[str, str]]:
         return [("vmlinux", name) for name in FUNCTIONS]

@@ -45,6 +45,12 @@ def split_taken(text: str) -> tuple[str, tuple[int, str] | None]:
     return pattern, (int(number), struct)
 
 
+def bpf_matcher(pattern: str) -> Callable[[int, str], bool]:
+    """Whether a pattern takes a function of a BPF program, by the program's number or type (see spec.BpfFunction)."""
+    matches = pattern_matcher(pattern)
+    return lambda number, type: matches(str(number)) or bool(type) and matches(type)
+
+
 def function_matcher(pattern: str) -> Callable[[str], bool]:
     """The same for functions of programs. Parts that a compiler moved out of a function do not count as functions, for
     what jumps there has passed the function's entry; but their names can be written."""

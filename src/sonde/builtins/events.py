@@ -204,8 +204,8 @@ ROWS = (
             probes=("tracepoint", "rawtracepoint", "fentry", "fexit", "uprobe")),
     Builtin("arg0", _type_of_argument,
             "First argument of the traced function, from the registers, a uint64 (usdt: int64); arg1 is the second, "
-            "and so on.",
-            probes=("kprobe", "uprobe", "usdt", "rawtracepoint"),
+            "and so on. Also at `fentry:bpf` and `fexit:bpf`, where each program names its arguments as it likes.",
+            probes=("kprobe", "uprobe", "usdt", "rawtracepoint"), of_programs=True,
             misuse="can only be used with 'kprobes', 'uprobes' and 'usdt' probes",
             scalar=lambda lo, node: lo.context.arg(lo, argument_number(node))),
     Builtin("retval", _type_of_retval, "Value returned by the traced function, a uint64; of its "

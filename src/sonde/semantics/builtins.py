@@ -82,7 +82,8 @@ def type_of(context: CheckContext, row: BuiltinRow, node: Reference) -> Type | N
     """The row's type here, or None after saying why it has none."""
     node.callee = row
     kind = context.program.kind
-    if row.probes and kind not in row.probes:
+    of_program = row.of_programs and context.program.attach.target.startswith("bpf:") and KINDS[kind].typed
+    if row.probes and kind not in row.probes and not of_program:
         problem = row.misuse.format(kind=kind, type=probe_type(context), instead=_instead(context))
         from .meant import elsewhere_hints
         context.error("builtin-probe", f"The {node.name} builtin {problem}", node,

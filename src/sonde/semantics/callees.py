@@ -134,6 +134,7 @@ class BuiltinRow(Callee):
     clock: bool = False
     cost: int = 6               # instructions that the verifier looks at, roughly
     misuse: str = "can not be used with '{kind}' probes"
+    of_programs: bool = False   # it also works in fentry and fexit of BPF programs
 
 
 Functions: TypeAlias = "Mapping[str, FunctionRow]"

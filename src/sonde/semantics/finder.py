@@ -53,6 +53,7 @@ class ProbeFinder:
         self.written: list[WrittenPoint] | None = None  # all the script's attach points; None: it asks what exists
         self.untraceable: list[tuple[str, Span]] = []  # (function, where it is written), to be warned of
         self.stood_in: set[str] = set()  # functions of which it has been said that others are probed in their place
+        self.left_out: set[int] = set()  # BPF programs of which it has been said that nothing can be attached to them
         self._compared = 0  # names that were compared with several or many
         self._tracepoints: list[tuple[str, str]] | None = None
         self._raw_tracepoints: list[tuple[str, str]] | None = None

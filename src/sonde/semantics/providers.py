@@ -270,10 +270,12 @@ PROVIDERS = (
     Provider("kretprobe", "kretprobe:[module:]function", "Return of a kernel function.",
              expand_kernel_function),
     Provider("fentry", "fentry:[module:]function",
-             "Entry of a kernel function, with typed arguments; fentry:bpf:[id:]function, of a loaded BPF program.",
+             "Entry of a kernel function, with typed arguments; fentry:bpf:[id:]function, of a loaded BPF program; "
+             "fentry:bpf:xdp:*, of all that are of a type.",
              expand_kernel_function, kernel_function_args, layout_by_fields),
     Provider("fexit", "fexit:[module:]function",
-             "Return of a kernel function, with typed arguments; fexit:bpf:[id:]function, of a loaded BPF program.",
+             "Return of a kernel function, with typed arguments; fexit:bpf:[id:]function, of a loaded BPF program; "
+             "fexit:bpf:xdp:*, of all that are of a type.",
              expand_kernel_function, kernel_function_args, layout_by_fields),
     Provider("uprobe", "uprobe:path:function[+offset]",
              "Entry of a user function (also cpp:\"ns::f(int)\", rust:\"mod::f\", go:\"http.(*conn).serve\"), or a "

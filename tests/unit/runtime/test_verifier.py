@@ -67,6 +67,8 @@ def test_complexity(states: str) -> None:
     ("R2 min value is negative, either use unsigned or 'var &= const'", "limited"),
     ("invalid bpf_context access off=176 size=8", "no 8 bytes at 176"),
     ("R3 !read_ok", "R3 is read before"),
+    ("Cannot recursively attach", "itself a tracing program"),
+    ("Can attach to only JITed progs", "only to compiled ones"),
     ("program requires BPF JIT compiler but it is not available", "net.core.bpf_jit_enable=1"),
     ("Unreleased reference id=2 alloc_insn=9", "never sent"),
     ("unreachable insn 4", "cannot be reached"),

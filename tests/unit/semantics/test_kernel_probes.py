@@ -427,13 +427,35 @@ def test_functions_of_bpf_programs() -> None:
     [point] = attached("fexit:bpf:count_packets { @ = retval; @d = args.sk->sk_rcvbuf; }", FentryWorld())
     assert (point.name, point.target, point.detail.module) == ("fexit:bpf:12:count_packets", "bpf:12", "bpf:12")
     assert [a.name for a in attached("fentry:bpf:12:count_* { }", FentryWorld())] == ["fentry:bpf:12:count_packets"]
+    assert [a.name for a in attached("fentry:bpf:12:* { }", FentryWorld())] == ["fentry:bpf:12:count_packets",
+                                                                             "fentry:bpf:12:checksum"]
+
+
+def test_types_of_bpf_programs() -> None:
+    """A type stands for the functions that the kernel calls, whose arguments have numbers as they may bear any name."""
+    [point] = attached("fexit:bpf:xdp:* /arg0 != 0/ { @ = retval; }", FentryWorld())
+    assert point.name == "fexit:bpf:12:count_packets"
+    for type, there in (("xdp", 1), ("x*", 1), ("sched_cls", 0), ("lsm", 0)):
+        checked = check_text(f'fentry:tcp_connect /exists("fexit:bpf:{type}:*")/ {{ }} begin {{ }}', FentryWorld())
+        assert len(checked.probes) == 1 + there
+    assert "arg0 builtin can only be used" in message("fexit:tcp_connect { @ = arg0; }", FentryWorld())
+
+
+def test_a_pattern_says_which_bpf_programs_it_leaves_out() -> None:
+    checked = check_text("fentry:bpf:*:* { } fexit:bpf:*:* { }", FentryWorld())
+    said = [(found.message, found.hints[0]) for found in checked.diagnostics.items]
+    assert said == [("left out, since the kernel attaches to no such program: bare (13)",
+                     "program 13 was loaded without function information (BTF)")]
 
 
 @pytest.mark.parametrize(("text", "why"), [
     ("fentry:bpf:count_pakets { }", "did you mean fentry:bpf:count_packets"),
     ("fentry:bpf:13:count_packets { }", "program 12 has it: fentry:bpf:12:count_packets"),
     ("fentry:bpf:bare { }", "without function information"),
+    ("fentry:bpf:sched_cls:* { }", "without function information"),
+    ("fentry:bpf:lsm:* { }", "no loaded BPF program has such a function"),
     ("fentry:bpf:a:b:c { }", "fentry:bpf:[id:]function"),
+    ("fentry:bpf:a:b:c { }", "a type of program may stand for the id"),
 ])
 def test_why_not_that_bpf_program(text: str, why: str) -> None:
     assert why in message(text, FentryWorld())

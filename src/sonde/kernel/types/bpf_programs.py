@@ -10,6 +10,7 @@ from ...base.fast_stdlib import cache
 from ...base.record import Record
 from ...btf.query import Btf, parse_btf
 from ...errors import MachineError, PrivilegeError, SyscallError
+from ...layouts.uapi import PROG_TYPE_NAMES
 from ...spec import KernelFunction
 from ...types import Pointer, Struct, StructField, Type
 from .. import syscalls
@@ -40,6 +41,12 @@ class KernelProgram(Record):
     type: int
     btf: Btf | None
     functions: list[tuple[int, str]]
+    compiled: bool
+
+    @property
+    def type_name(self) -> str:
+        """As bpftool has it: xdp, sched_cls."""
+        return PROG_TYPE_NAMES[self.type] if self.type < len(PROG_TYPE_NAMES) else f"type_{self.type}"
 
 
 def loaded_programs() -> list[KernelProgram]:
@@ -59,10 +66,23 @@ def program_by_id(number: int) -> KernelProgram | None:
     try:
         with syscalls.object_by_id("program", number) as fd:
             name, kind, btf_number, functions = syscalls.prog_functions(fd)
+            compiled = syscalls.is_compiled(fd)
     except SyscallError:
         return None
     btf = _btf_by_id(btf_number) if btf_number and functions else None
-    return KernelProgram(number, name, kind, btf, [(at, btf.raw_type(at).name) for _, at in functions] if btf else [])
+    return KernelProgram(number, name, kind, btf, [(at, btf.raw_type(at).name) for _, at in functions] if btf else [],
+                         compiled)
+
+
+def attach_obstacle(program: KernelProgram) -> str:
+    """Why the kernel attaches nothing to a program's functions; "" if nothing is known that speaks against it."""
+    if not program.functions:
+        return f"program {program.id} was loaded without function information (BTF), and the kernel attaches to none " \
+            "that was"
+    if not program.compiled:
+        return f"program {program.id} is interpreted, and the kernel attaches only to compiled ones " \
+            "(sysctl net.core.bpf_jit_enable=1, before it is loaded)"
+    return ""
 
 
 @cache

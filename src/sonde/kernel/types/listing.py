@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...base.record import Record
-from ...base.wildcards import COLD, pattern_matcher, split_taken
+from ...base.wildcards import COLD, bpf_matcher, pattern_matcher, split_taken
 from ...btf import codec, ctext
 from ...btf.query import Btf
 from ...kinds import KINDS as ALL_KINDS
@@ -90,8 +90,8 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
 
 
 def _complete_pattern(kind: ListedKind, rest: str) -> str:
-    if ALL_KINDS[kind.name].typed and rest.startswith("bpf:") and rest.count(":") == 1:
-        return f"bpf:*:{rest[4:]}"
+    if ALL_KINDS[kind.name].typed and rest.startswith("bpf:") and rest.count(":") <= 2:
+        return f"bpf:*:{rest.rpartition(':')[2]}"  # whose programs, candidates() knows
     return rest if kind.parts <= rest.count(":") + 1 else f"*:{rest}"
 
 
@@ -172,7 +172,9 @@ def _list_typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     if not world.has_feature("fentry") and (of_bpf or not world.has_feature("kprobes")):  # which serve it otherwise
         return []
     if of_bpf:
-        return [f"bpf:{each.program}:{each.name}" for each in world.bpf_functions() if each.attachable]
+        takes = bpf_matcher(target.partition(":")[2] or "*")
+        return [f"bpf:{each.program}:{each.name}" for each in world.bpf_functions()
+                if not each.obstacle and takes(each.program, each.type)]
     traceable = set(world.kernel_functions())
     return sorted({f"{module}:{name}" for module, name in world.function_names()
                    if not traceable or (module, name) in traceable})

@@ -306,8 +306,9 @@ class LiveWorld(KernelTypes, UserSide):
         15 characters."""
         from . import bpf_programs
 
-        return [BpfFunction(program.id, name, bool(program.functions)) for program in bpf_programs.loaded_programs()
-                for name in ([name for _, name in program.functions] or [program.name])]
+        return [BpfFunction(program.id, name, bpf_programs.attach_obstacle(program), "" if at else program.type_name)
+                for program in bpf_programs.loaded_programs()
+                for at, name in enumerate([name for _, name in program.functions] or [program.name])]
 
     def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is one of those."""

@@ -66,6 +66,9 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"only read is supported", "kernel memory cannot be written"),
     (r"must use preallocated|can only use preallocated", "this kernel wants preallocated maps in this probe type"),
     (r"attach_btf_id .*is not|invalid attach_btf_id|Cannot find .*btf", "the kernel has no such function to attach to"),
+    (r"Cannot recursively attach|Cannot nest tracing program",
+     "that program is itself a tracing program, to which this kernel attaches no other"),
+    (r"Can attach to only JITed progs", "that program is interpreted, and the kernel attaches only to compiled ones"),
     (r"requires BPF JIT", "it takes BPF's JIT compiler, which is off (sysctl net.core.bpf_jit_enable=1)"),
     (r"missing btf func_info", "the program calls back into itself and lacks type information"),
 )
