@@ -331,7 +331,8 @@ class MapSpec(Record):
     A keyless script map is *memory*: an mmapable array of one element of ``cpus * stride`` bytes, slot i
     at i * stride. An aggregate has one slot per possible CPU, anything else one slot in all (cpus = 1). ``marker`` is
     where a slot has a word that is 1 once the script has given it a value; 0 where the value itself tells that.
-    The elements of a *slotted* hash (it has a stride) are made of one slot per possible CPU in the same way.
+    The elements of a *slotted* hash (it has a stride) are made of one slot per possible CPU in the same way; of a
+    histogram there may be fewer, which CPUs share: the slot of CPU n is then n modulo ``cpus``, a power of two.
     """
 
     name: str  # "@x" for script maps, "__x" for internal ones

@@ -53,6 +53,11 @@ CASES = [
          [*WORK, "-e", f"{GETPPID} {{ @ = count(); @s = sum(2); @h = hist(5); @k[comm, 3] = stats(3); }}"],
          rf"@: {CALLS}\n@h:\n\[4, 8\) +{CALLS} .*\n\n@k\[\w+, 3\]: {{ .count = {CALLS}, .average = 3, .total = 900 }}"
          rf"\n@s: {2 * CALLS}\n"),
+    # Of 3.9 MB for each key with a copy for each CPU, of which the kernel gave few.
+    Case(MANY, "histograms",
+         ["-q", "-f", "json", "-e", "begin { for $i : 0..300 { @[$i] = hist($i, 5); } print(len(@)); "
+          "print(@[299]); clear(@); exit(); }"],
+         r'"data": 300}\n.*"data": \[{"min": 296, "max": 303, "count": 1}\]', "\\A\\Z"),
     Case(MANY, "records", [*WORK, "-q", "-e", f'{GETPPID} {{ printf("one\\n"); }}'], rf"\A\n*(one\n){{{CALLS}}}\n*\Z"),
     Case(MANY, "timers", ["-e", "profile:hz:50 { @[cpu < 2] = count(); } interval:ms:500 { exit(); }"],
          r"\A\s*@\[true\]: \d+\s*\Z"),

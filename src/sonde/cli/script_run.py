@@ -210,7 +210,9 @@ def _say_attached(trace: TracedRun, parsed: Parsed, out: Output) -> None:
     tell_manager("READY=1")
     if parsed.has("verbose"):
         from .attach_report import report_methods
+        from .memory_report import report_memory
         report_methods(trace, out)
+        report_memory(trace, out)
     for path in trace.session.pinned:
         out.write_note(f"Pinned: cat {path} runs it; rm {path} removes it")
 

@@ -58,6 +58,8 @@ HOT_KEYS, HOT_SLOTS, HOT_BYTES = 64, 256, 16 << 10  # bytes of a key; slots and 
 HOT_SHARE = 8  # of the keys of a map that is cleared, one in so many may be hot
 # The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
 LARGEST_VALUE = 3 << 20
+# Copies of a histogram in an element, powers of two: more CPUs share them. Beyond the fewest they have so many bytes.
+MOST_COPIES, FEW_COPIES, COPIES_BYTES = 16, 4, 64 << 10
 DECLARED = {"hash": "hash", "lruhash": "lru_hash", "percpuhash": "percpu_hash", "percpulruhash": "lru_percpu_hash"}
 ZERO, LOG2 = "__zero", "__log2"
 SHORT = 64  # bytes of a string in a short key
@@ -183,6 +185,9 @@ class Unit:
         per-CPU elements it has a few free pages, and several dozen inserts of a histogram in a row fail with ENOMEM
         (mm/percpu.c: atomic allocations only use pages that are there). Large aggregates are therefore *slotted*: plain
         elements with a slot for each CPU. So are those that programs read, where they cannot read other CPUs' elements.
+        Histograms have at most MOST_COPIES slots, which CPUs with the same last bits of their numbers share: an element
+        with one for each of 256 CPUs has 130 KB at least, all of which a new key clears and every reading adds up, and
+        the kernel keeps one in store for each CPU.
         """
         total = self.element_bytes(spec) * spec.max_entries
         large = not spec.type.startswith("lru") and total > PREALLOCATED_BYTES
@@ -193,10 +198,26 @@ class Unit:
         if not isinstance(spec.value, Aggregate) or \
                 not large and not (spec.read_in_kernel and not self.feature("map_lookup_percpu_elem")):
             return
-        size = spec.value_size * self.world.cpus
-        if size <= LARGEST_VALUE:
+        copies = self.copies(spec.value, spec.value_size)
+        if spec.value_size * copies <= LARGEST_VALUE:
             spec.type, spec.cpus, spec.stride, spec.value_size = \
-                spec.type.replace("percpu_", ""), self.world.cpus, spec.value_size, size
+                spec.type.replace("percpu_", ""), copies, spec.value_size, spec.value_size * copies
+
+    def copies(self, value: Aggregate, size: int) -> int:
+        """How many slots an element of values of ``size`` bytes has: one for each CPU, or fewer that CPUs share."""
+        cpus = self.world.cpus
+        if not value.row.buckets or cpus <= MOST_COPIES and size * cpus <= LARGEST_VALUE:
+            return cpus
+        copies = MOST_COPIES
+        while copies > FEW_COPIES and size * copies > COPIES_BYTES or \
+                copies > 1 and (copies > cpus or size * copies > LARGEST_VALUE):
+            copies //= 2
+        return copies
+
+    def shares_slots(self, name: str) -> bool:
+        """Whether CPUs share the slots of a map's elements, so that only atomic operations may change them."""
+        spec = self.maps[name]
+        return bool(spec.stride) and spec.cpus < self.world.cpus and isinstance(spec.value, Aggregate)
 
     def flags_for(self, size: int) -> int:
         """Of a hash whose elements have ``size`` bytes in all: large ones get their memory when they need it.

@@ -64,6 +64,7 @@ Processes (map of scripts for which ``Options.is_followed``)::
 from __future__ import annotations
 
 STATE = "__state"
+SCRATCH = "__scratch"  # how the names of programs' scratch memory begin, which has a part for each CPU
 DISCOVERED = "found "
 CALLS, COUNTING = "calls ", "counting calls"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...layouts.shared_maps import SCRATCH
 from ...layouts.uapi import BPF_F_MMAPABLE
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
@@ -112,7 +113,7 @@ def define_scratch(lo: Lower) -> None:
         return
     parts = scratch_parts(lo)
     stride = round_up(lo.program.scratch_size + (8 if parts > 1 else 0), 64)
-    name = f"__scratch{lo.first_probe}_{len(lo.unit.maps)}"
+    name = f"{SCRATCH}{lo.first_probe}_{len(lo.unit.maps)}"
     lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * region_count(lo.world.cpus), 1, BPF_F_MMAPABLE)
     for function in lo.program.functions:
         base = function.scratch_base

@@ -26,7 +26,7 @@ def update_aggregate(lo: Lower, ref: MapRef, call: Call) -> None:
         series.update_series(lo, ref, call)
         return
     value = value_before(lo, call.args[0], ref.key) if call.args else 1
-    plain = lo.context.exclusive and info.writers <= 1
+    plain = lo.context.exclusive and info.writers <= 1 and not lo.unit.shares_slots(ref.name)
     where, done = access.own_words(lo, ref)
     if aggregate.floating:
         float_aggregates.update_floats(lo, Mem(where), aggregate, value, plain)
