@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Digit: TypeAlias = tuple[int, int]  # of numbers: the least, and how many there are from there to the greatest
 
 _PORTION = 1 << 13  # rows that are made objects at a time
+_RUN = 1 << 16      # rows that are sorted by themselves first
 _EXACT = 1 << 53  # floats up to here are whole numbers
 
 
@@ -41,11 +42,7 @@ class NumberRows(Sequence["Item"]):
         """In the order of printing: by value, then by key; the last ``top``. What is sorted is one number for each row,
         whose digits are the value and the parts of the key; floats where they can be, which compare fastest."""
         digits = [_describe(column) for column in self._columns]
-        number = float if _greatest_code(digits) <= _EXACT else int
-        codes: list[float] = []
-        for at in range(0, len(self), _PORTION):
-            codes += map(number, _join_digits(self._numbers(at, at + _PORTION), digits))
-        codes.sort()
+        codes = self._sorted_floats(digits) if _greatest_code(digits) <= _EXACT else self._sorted_integers(digits)
         if top:
             del codes[:-top]
         rows = NumberRows(self._signed, self._is_tuple)
@@ -53,13 +50,36 @@ class NumberRows(Sequence["Item"]):
             rows.append_columns(_split_digits(list(map(int, codes[at:at + _PORTION])), digits))
         return rows
 
+    def _sorted_floats(self, digits: Sequence[Digit]) -> list[float]:
+        """The codes, sorted by runs first, which are then made anew: merging them reads memory in its order."""
+        runs = array("d")
+        for at in range(0, len(self), _RUN):
+            run = list(map(float, _join_digits(self._numbers(at, at + _RUN), digits)))
+            run.sort()
+            runs.extend(array("d", run))
+        codes = runs.tolist()
+        codes.sort()
+        return codes
+
+    def _sorted_integers(self, digits: Sequence[Digit]) -> list[int]:
+        codes: list[int] = []
+        for at in range(0, len(self), _PORTION):
+            codes += _join_digits(self._numbers(at, at + _PORTION), digits)
+        codes.sort()
+        return codes
+
     def lines(self, name: str) -> bytes:
         """The rows as text, a line for each; a column that is the same in all of them is formatted once."""
-        varying = [column for column in self._columns if not _is_constant(column)]
-        texts = [str(column[0]) if _is_constant(column) else "%d" for column in self._columns]
-        flat = [0] * (len(self) * len(varying))
-        for at, column in enumerate(varying):
-            flat[at::len(varying)] = column
+        varying, texts = [], []
+        for column in self._columns:
+            is_constant = _is_constant(column)
+            texts.append(str(column[0]) if is_constant else "%d")
+            if not is_constant:
+                varying.append(column.tolist())
+        flat = varying[0] if len(varying) == 1 else [0] * (len(self) * len(varying))
+        if len(varying) > 1:
+            for at, numbers in enumerate(varying):
+                flat[at::len(varying)] = numbers
         template = f"{name}[{', '.join(texts[:-1])}]: {texts[-1]}\n".encode()
         return template * len(self) % tuple(flat)
 
@@ -101,7 +121,7 @@ def _describe(column: array[int]) -> Digit:
 
 
 def _is_constant(column: array[int]) -> bool:
-    return bool(column) and column.count(column[0]) == len(column)
+    return bool(column) and column[0] == column[-1] and column[:-1] == column[1:]
 
 
 def _greatest_code(digits: Sequence[Digit]) -> int:
