@@ -25,12 +25,12 @@ def report_memory(trace: TracedRun, out: Output) -> None:
 
 def describe_memory(maps: Iterable[MapSpec], online: int, possible: int) -> list[str]:
     """Sentences about the maps of a run, on a machine of so many CPUs."""
-    said: list[str] = []
+    lines: list[str] = []
     own: list[str] = []
     scratch = 0
     for spec in maps:
         if spec.name == DATA_RING:
-            said.append(f"records: one ring of {_format_size(spec.max_entries)} for all CPUs")
+            lines.append(f"records: one ring of {_format_size(spec.max_entries)} for all CPUs")
         elif spec.name.startswith(SCRATCH):
             scratch += spec.value_size
         elif isinstance(spec.value, Aggregate) and spec.name.startswith("@"):
@@ -38,13 +38,13 @@ def describe_memory(maps: Iterable[MapSpec], online: int, possible: int) -> list
             if copies >= possible:
                 own.append(spec.name)
             else:
-                said.append(f"{spec.name}: {copies} {'copy' if copies == 1 else 'copies'} of each value, which CPUs "
+                lines.append(f"{spec.name}: {copies} {'copy' if copies == 1 else 'copies'} of each value, which CPUs "
                             "share: all of them add to it atomically")
     if own:
-        said.insert(0, f"{', '.join(own)}: a copy of each value for each CPU")
+        lines.insert(0, f"{', '.join(own)}: a copy of each value for each CPU")
     if scratch:
-        said.append(f"scratch memory: {_format_size(scratch)}, a part for each CPU")
-    return [f"CPUs: {online} online, {possible} possible", *said] if said else []
+        lines.append(f"scratch memory: {_format_size(scratch)}, a part for each CPU")
+    return [f"CPUs: {online} online, {possible} possible", *lines] if lines else []
 
 
 def _format_size(size: int) -> str:
