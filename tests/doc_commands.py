@@ -40,6 +40,7 @@ NOT_HERE = {
         "no such programs; tests/live/test_lines.py and tests/live/test_memleak_python.py have them",
     r"sonde fleet .* packets ": "no such packets; tests/live/test_packet_ways.py has this machine as a host",
     r"sonde packets ": "no such packets; tests/live/test_packet_ways.py sends them, in namespaces of its own",
+    r"sonde .*fexit:bpf:xdp:": "no such programs; tests/vm/inside/test_packet_programs.py loads them",
     r"make deb": "tests/live/test_deb.py makes the package, and installs it in a copy of this system",
     r"make test": "this is what is running",
     r"make demo": "tests/live/test_pyz.py runs scripts/demo.py",

@@ -7,6 +7,7 @@ from ...base.record import Record
 from ...errors import UsageError
 from ...source import Source
 from .generated import number_option, quote_string, run_script
+from .packet_programs import DECLARATIONS, LineOptions, print_counts, program_clauses, table_rows, tell_of_bare_programs
 from .packet_rules import LOOK_UP, RULES, rule_clauses
 
 TYPE_CHECKING = False
@@ -21,8 +22,8 @@ USAGE
 
   Shows each step of the packets that FILTER takes, a filter of tcpdump's: 'udp port 53'. Without FILTER, all packets.
   Steps are the kernel functions that take a packet (struct sk_buff *), all of them; on kernels that attach no program
-  to many functions at once they are the tracepoints that carry one. Prints how many steps there were when it ends, at
-  Ctrl-C or after -d SECONDS.
+  to many functions at once they are the tracepoints that carry one. The XDP and tc programs that get a packet are steps
+  too, with their verdicts. Prints how many steps there were when it ends, at Ctrl-C or after -d SECONDS.
 
 OPTIONS
   --drops             only drops, with the reason and the kernel's stack
@@ -47,8 +48,9 @@ COLUMNS
   ID         address of the packet's memory: a packet and its clones have the same
   WAY        with --sort: when the packet was first seen, in nanoseconds since boot; ID and WAY are those of one packet
   SKB        with --sort: address of its struct sk_buff, of which a clone has one of its own
-  STEP       the kernel function that gets the packet, or the tracepoint
+  STEP       the kernel function that gets the packet, or the tracepoint, or the program: fexit:bpf:ID:NAME
   PACKET     what its headers say
+  VERDICT    what the program says of the packet: XDP_DROP, TC_ACT_OK
   REASON     why it was dropped, in the kernel's words
   AT         the function that dropped it
   RULE       the rule of nftables that dropped it, as nft -a shows it, or the chain whose policy did
@@ -59,6 +61,7 @@ COLUMNS
   @steps[STEP]     steps that were seen, including those whose lines were lost
   @us[FROM, TO]    with -S: microseconds from one step to the next: count, average, total
   @drops[REASON]   packets that were dropped
+  @xdp[STEP, VERDICT], @tc[STEP, VERDICT]   packets that programs got, and what they said of them
   @undecided[STEP]   packets without any header yet, of which FILTER cannot be asked: not counted as steps
 
 EXAMPLE
@@ -83,7 +86,7 @@ READING
 
 NEEDS
   raw tracepoints, BTF; libpcap for a FILTER; reasons from Linux 5.17 on; kprobe.multi (Linux 5.18) or tracing_multi
-  (7.2) for all functions, kprobes for --functions, fentry and fexit for RULE (Linux 6.5)
+  (7.2) for all functions, kprobes for --functions, fentry and fexit for RULE (Linux 6.5) and for programs
 
 NOTES
   Functions: those whose first struct sk_buff * is one of the first six arguments, of modules too, as far as they can
@@ -92,8 +95,17 @@ NOTES
   that tracepoint only.
   Where functions cannot be attached to, these tracepoints are seen:
 {steps}.
-  What happens between them is not: routing, netfilter's verdicts other than drops, XDP and tc programs, and frees
-  without a tracepoint (UDP datagrams and segments of TCP that were read).
+  What happens between them is not: routing, netfilter's verdicts other than drops, and frees without a tracepoint (UDP
+  datagrams and segments of TCP that were read); nor are XDP and tc programs where there is no fentry.
+  XDP and tc programs (types xdp, sched_cls, sched_act) have a line when they return, with the packet as it came: FILTER
+  is asked before, as a program may change the packet or answer it. With --drops those that drop it (XDP_DROP,
+  XDP_ABORTED, TC_ACT_SHOT), of which kfree_skb tells the second time what tc drops; with -S they are counted only, and
+  --functions leaves them out. TCX_NEXT is shown as TC_ACT_UNSPEC, TCX_PASS as TC_ACT_OK, TCX_DROP as TC_ACT_SHOT. Not
+  seen are programs that are loaded after the tracing began; those that another one calls by a tail call, or replaces
+  functions of (the dispatcher of libxdp): the verdict is there, under the name of the first; and those that were loaded
+  without type information, which is said at the start. What a classifier without direct-action returns is a class, and
+  no verdict. A packet that the driver copies, or the program sends on (XDP_TX, XDP_REDIRECT), is a new
+  one afterwards.
   RULE needs fentry, fexit and Linux 6.5, and nf_tables must be loaded when the tracing begins; elsewhere there is no
   such column. It is empty where no rule and no policy of nftables dropped the packet (iptables-legacy, other hooks), or
   where the rule's chain has more than 4096 rules; drops by rules are rows of the table rule_drops. The stack of --drops
@@ -176,7 +188,10 @@ def main(parsed: Parsed) -> int:
     if "sort" in parsed.named and (parsed.command in ("top", "serve") or parsed.has("flight")):
         shown = f"sonde {parsed.command}" if parsed.command in ("top", "serve") else "--flight"
         raise UsageError(f"{shown} shows steps as they come: leave --sort out")
-    return run_script("packets", _text_of(parsed), parsed)
+    text = _text_of(parsed)
+    if "functions" not in parsed.named:
+        tell_of_bare_programs()
+    return run_script("packets", text, parsed)
 
 
 def fleet_source(parsed: Parsed) -> Source:
@@ -260,18 +275,20 @@ class _Script:
         below += ' LINKED: " linked %d"; LENGTH: " length %d"; BYTES: " %r";' if self.bytes else ""
         drops = 'way; REASON: "%s"; AT: "%s"; RULE: "%s'
         tables = (f'table steps {{ way;{below} }}\ntable drops {{ {drops}" if {RULES};{below} }}\n'
-                  f'table rule_drops {{ {drops} handle %llu";{below} }}\n')
+                  f'{table_rows(below)}table rule_drops {{ {drops} handle %llu";{below} }}\n')
         start = 'printf("Tracing packets. Ctrl-C to end.\\n");' if self.summary or self.writes else "heading(drops);"
         limit = f"interval:s:{self.seconds} {{ exit(); }}\n" if self.seconds else ""
         undecided = "print(@undecided); " if self.filter else ""
+        programs = "" if self.functions else f"{print_counts()} "
+        columns = _COLUMNS.format(config=_SORT if self.sort else "", way=_WAY if self.sort else "")
         return "".join([
-            _COLUMNS.format(config=_SORT if self.sort else "", way=_WAY if self.sort else ""), tables, _MAPS,
+            DECLARATIONS, columns, tables, _MAPS,
             self._match_macro(), f"begin {{ {start} }}\n", self._say_what_is_not_seen(),
             *([_LAST] if self.summary else [self._rule_clauses()]), *([_LINKED] if self.bytes else []),
-            *self._function_clauses(),
+            *self._function_clauses(), self._program_clauses(),
             *[self._probe(step) for step in STEPS if not self.drops or step.name == "kfree_skb"], self._reasons(),
             limit,
-            f"end {{ {'print(@us); ' if self.summary else ''}print(@drops); print(@steps); {undecided}"
+            f"end {{ {'print(@us); ' if self.summary else ''}print(@drops); {programs}print(@steps); {undecided}"
             "clear(@first); }\n"])
 
     @property
@@ -296,6 +313,10 @@ class _Script:
 
     def _rule_clauses(self) -> str:
         return rule_clauses("takes($skb) || has_key(@first, skb_id($skb))" if self.track else "takes($skb)")
+
+    def _program_clauses(self) -> str:
+        return "" if self.functions else program_clauses(LineOptions(
+            "takes($skb)", self.track, not self.summary, self.drops, self.sort, self.stack, self.bytes))
 
     # functions
 
