@@ -114,7 +114,7 @@ class Unit:
         self.rebuilt = rebuilt_maps(checked.probes)
         self.counts_frames = any(each.counts_frames for each in facts)
         self.tabled = self.feature("atomic_fetch") and len(checked.maps) <= MOST_TABLED
-        self.slotted = slotted_maps(checked, world) if self.tabled else set()
+        self.slotted, self.shared_slots = slotted_maps(checked, world) if self.tabled else (set[str](), set[str]())
         for info in checked.maps.values():
             self.maps[info.name] = self.map_spec(info)
 
@@ -154,7 +154,7 @@ class Unit:
                        rebuilt=info.name in self.rebuilt)
         self.make_room(spec, info.on_demand)
         if info.name in self.slotted:
-            table = slot_table(spec, self.world.cpus)
+            table = slot_table(spec, self.world.cpus, info.name in self.shared_slots)
             spec.slots, self.maps[table.name] = table.name, table
         small = short_type(info.key)
         if small != info.key and type in ("hash", "percpu_hash"):

@@ -28,7 +28,7 @@ RING_OUTPUT, RING_RESERVE, RING_SUBMIT = _find("ringbuf_output ringbuf_reserve r
 RING_DISCARD, RING_QUERY = _find("ringbuf_discard ringbuf_query")
 
 RING_PRODUCER_POSITION = BPF_RB_PROD_POS  # flag of RING_QUERY
-UPDATE_ANY, UPDATE_NEW = 0, 1
+UPDATE_ANY, UPDATE_NEW, UPDATE_EXIST = 0, 1, 2
 USER_STACK = 1 << 8         # flag of GET_STACK
 # Bits in the result of MAP_UPDATE and MAP_DELETE: the verifier replaces the call by one of the map's own function,
 # which returned an int until Linux 6.4; what that leaves in the upper half of the register is anybody's guess.

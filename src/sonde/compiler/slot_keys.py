@@ -1,12 +1,14 @@
-"""Which maps have only the current thread's id, or the current CPU's number, as a key, as in ``@start[tid] = nsecs``.
+"""Which maps have elements in slots: those keyed by the current thread's id, or the current CPU's number, as in
+``@start[tid] = nsecs``, and *shared* ones, with any numbers as keys, whose elements are deleted again.
 
-Their elements are in slots; see :mod:`sonde.compiler.lower.maps.slots`.
+See :mod:`sonde.compiler.lower.maps.slots`.
 """
 
 from __future__ import annotations
 
 import sys
 
+from ..arch import ARCHES
 from ..kinds import KINDS
 from ..language.ast import Assign, Call, Expr, For, MapRef, Name, Unary
 from ..layouts.shared_maps import PURSE, PURSES, SLOT
@@ -16,7 +18,7 @@ from ..semantics.nodes import walk_nodes
 from ..semantics.typed import CheckedProbe, CheckedScript, Element, ScriptMap, WholeMap
 from ..semantics.world import World
 from ..spec import MapSpec
-from ..types import UINT32, UINT64, Scalar, Type
+from ..types import UINT32, UINT64, Int, Scalar, Type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,26 +28,46 @@ LEAST_SLOTS, MOST_SLOTS = 64, 1 << 16
 OWNERS = {"tid": UINT32, "cpu": UINT64}  # keys of elements that can lie in slots, and their types
 
 
-def slotted_maps(checked: CheckedScript, world: World) -> set[str]:
-    """The maps whose elements can lie in slots: numbers of eight bytes whose key is everywhere ``tid``, or ``cpu``, and
-    that are written, read, looked for and deleted one by one; the whole map is only printed, and emptied at the end.
+def slotted_maps(checked: CheckedScript, world: World) -> tuple[set[str], set[str]]:
+    """The maps whose elements can lie in slots, and those of them that are shared: numbers of eight bytes that are
+    written, read, looked for and deleted one by one; the whole map is only printed, and emptied at the end. The keys
+    are everywhere ``tid``, or ``cpu``, or the map is shared.
 
     With a budget the runtime empties maps while programs run, which slots do not allow; nor does an iterator that is
     pinned have a runtime to read them.
     """
     if checked.options.gated or world.pid_namespace:
-        return set()
-    maps = {info.name for info in checked.maps.values() if _can_hold(info)}
+        return set(), set()
+    owned = _without_other_uses(checked, {info.name for info in checked.maps.values() if _can_hold(info)
+                                          and info.key in OWNERS.values()}, False)
+    shared = set[str]()
+    if ARCHES[world.arch].ordered_memory:
+        numbers = {info.name for info in checked.maps.values() if _can_hold(info) and isinstance(info.key, Int)
+                   and info.key.size >= 4} - owned
+        deleted = {name for probe in checked.probes for node in walk_nodes(probe.trees) for name in _deleted(node)}
+        shared = _without_other_uses(checked, numbers & deleted, True)
+    return owned | shared, shared
+
+
+def _without_other_uses(checked: CheckedScript, maps: set[str], shared: bool) -> set[str]:
     for probe in checked.probes:
         if not maps:
             break
-        maps -= _used_otherwise(probe, checked.maps)
+        maps = maps - _used_otherwise(probe, checked.maps, shared)
     return maps
 
 
-def slot_table(spec: MapSpec, cpus: int) -> MapSpec:
+def _deleted(node: object) -> list[str]:
+    """The map that a call deletes a key from."""
+    if not isinstance(node, Call) or not isinstance(node.choice, Element) or node.choice.key is None:
+        return []
+    row = row_of(node)
+    return [node.choice.map] if row is not None and row.on_map == "delete" else []
+
+
+def slot_table(spec: MapSpec, cpus: int, shared: bool) -> MapSpec:
     """The table of a map's slots: four for each element that it may have, and the purses that pay for elements."""
-    most = spec.max_entries if is_of_threads(spec) else min(spec.max_entries, cpus)
+    most = spec.max_entries if shared or is_of_threads(spec) else min(spec.max_entries, cpus)
     count = min(max(1 << (4 * most - 1).bit_length(), LEAST_SLOTS), MOST_SLOTS)
     purses = min(cpus, PURSES)
     shares = [spec.max_entries // purses + (number < spec.max_entries % purses) for number in range(purses)]
@@ -64,21 +86,20 @@ def is_of_threads(spec: MapSpec) -> bool:
 
 
 def _can_hold(info: ScriptMap) -> bool:
-    return info.kind in ("", "hash") and info.key in OWNERS.values() and isinstance(info.value, Scalar) \
-        and info.value.size == 8
+    return info.kind in ("", "hash") and isinstance(info.value, Scalar) and info.value.size == 8
 
 
-def _used_otherwise(probe: CheckedProbe, maps: Mapping[str, ScriptMap]) -> set[str]:
+def _used_otherwise(probe: CheckedProbe, maps: Mapping[str, ScriptMap], shared: bool) -> set[str]:
     """Maps that a clause uses in a way that slots do not support."""
     if KINDS[probe.attach[0].kind].iterates:
         return probe.facts.used
     at_end = probe.attach[0].kind == "end"
-    return {name for node in walk_nodes(probe.trees) for name in _asks_for_more(node, maps, at_end)}
+    return {name for node in walk_nodes(probe.trees) for name in _asks_for_more(node, maps, at_end, shared)}
 
 
-def _asks_for_more(node: object, maps: Mapping[str, ScriptMap], at_end: bool) -> list[str]:
+def _asks_for_more(node: object, maps: Mapping[str, ScriptMap], at_end: bool, shared: bool) -> list[str]:
     if isinstance(node, MapRef):
-        return [] if node.key is None or is_owner(node.key, maps[node.name].key) else [node.name]
+        return [] if shared or node.key is None or is_owner(node.key, maps[node.name].key) else [node.name]
     if isinstance(node, Assign):
         target = node.target if node.op != "=" else None
         return [target.name] if isinstance(target, MapRef) else []
@@ -91,7 +112,7 @@ def _asks_for_more(node: object, maps: Mapping[str, ScriptMap], at_end: bool) ->
         row = row_of(node)
         key, type = node.choice.key, maps[node.choice.map].key
         deletes = row is not None and row.on_map == "delete" and type == OWNERS["tid"]
-        return [] if deletes or key is None or is_owner(key, type) else [node.choice.map]
+        return [] if shared or deletes or key is None or is_owner(key, type) else [node.choice.map]
     if isinstance(node, Call) and isinstance(node.choice, WholeMap):
         row = row_of(node)
         use = row.on_map if row is not None else ""

@@ -32,11 +32,13 @@ has a slot for each CPU::
     u64 head       number of the first byte that is free
     u64 settled    a number: all records that begin before it are complete
 
-Slots (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id or CPU's number; lower/maps/slots.py)::
+Slots (map ``__slots@x`` of a map ``@x`` whose elements come and go; compiler/lower/maps/slots.py)::
 
     PURSES times PURSE bytes, of which a u64 each: elements that may still be made; max_entries less those that are
     a power of two of slots of SLOT bytes:
-        u64 owner  0: free; a key + 1: being taken; SLOT_OWNED + key + 1: the key's element is here
+        u64 owner  0: free; or a key + 1, of which the three highest bits are the same, with two of these replaced:
+                   neither SLOT_OWNED nor SLOT_WRITTEN: being taken; SLOT_OWNED: the key's element is here;
+                   both: and is being written over
         u64 value
         u64 others elements in the hash of keys whose slot this is too
 
@@ -83,7 +85,8 @@ CURRENT = "__current"  # u64 by CPU: where it keeps the pointer to its current t
 FLIGHT, HEADS = "__flight", "__heads"
 FLIGHT_BUSY, FLIGHT_GAP = 1 << 30, 1 << 29
 LEAST_SEGMENT, MOST_SEGMENT = 1 << 16, 1 << 20  # bytes
-PURSES, PURSE, SLOT, SLOT_OWNED = 16, 64, 32, ((1 << 33) - 1) << 31
+PURSES, PURSE, SLOT = 16, 64, 32
+SLOT_OWNED, SLOT_WRITTEN = 1 << 62, 1 << 61
 HOT_TAKING, HOT_TAKEN, HOT_KEY = 1, 2, 8  # states of a place; where its key lies
 WRITERS, HEAD, SETTLED, HEADS_STRIDE = 0, 8, 16, 64  # offsets in a slot of __heads, and its size
 

@@ -30,7 +30,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def plain(monkeypatch: pytest.MonkeyPatch, text: str, kernel: str = "6.18") -> Kernel:
     """The same script with nothing in slots."""
     with monkeypatch.context() as here:
-        here.setattr(compilation, "slotted_maps", lambda checked, world: set())
+        here.setattr(compilation, "slotted_maps", lambda checked, world: (set(), set()))
         return loaded(text, kernel)
 
 
@@ -69,7 +69,7 @@ def test_what_is_not(statement: str) -> None:
 
 
 @pytest.mark.parametrize("statement", [
-    "print(@s[0]);", "@s[tid] = 1;", "delete(@s, 1);", "delete(@s, tid);", "@s[cpu]++;",
+    "print(@s[0]);", "@s[tid] = 1;", "@s[cpu]++;",
 ])
 def test_what_of_cpus_is_not(statement: str) -> None:
     assert slotted(f"BEGIN {{ @s[cpu] = nsecs; {statement} }}") == set()
@@ -83,6 +83,26 @@ def test_what_of_cpus_is_not(statement: str) -> None:
 ])
 def test_which_maps_are_not(text: str) -> None:
     assert slotted(text) == set()
+
+
+SHARED = "rawtracepoint:sched_switch { @s[args.prev->pid] = nsecs; delete(@s, args.next->pid); }"
+
+
+@pytest.mark.parametrize("text", [
+    SHARED, SHARED + " END { print(@s[7]); print(@s); clear(@s); }",
+    "BEGIN { @s[(uint64)curtask] = nsecs; } END { delete(@s, (uint64)curtask); }",
+    "BEGIN { @s[cpu] = nsecs; delete(@s, 1); }", "let @s = hash(7); BEGIN { @s[pid] = nsecs; delete(@s[pid]); }",
+])
+def test_what_is_shared(text: str) -> None:
+    """Elements of any number that are deleted again, where stores are seen in their order."""
+    assert slotted(text) == {"@s"}
+
+
+@pytest.mark.parametrize("statement", [
+    "@s[1]++;", "@s[2] += 1;", "print(len(@s));", "for ($kv : @s) { print($kv); }", "clear(@s);", "zero(@s);",
+])
+def test_what_is_not_shared(statement: str) -> None:
+    assert slotted(f"{SHARED} BEGIN {{ {statement} }}") == set()
 
 
 def test_a_budget_empties_maps_while_programs_run() -> None:
@@ -105,7 +125,8 @@ def statement(choose: random.Random, depth: int = 0) -> str:
     ])
 
 
-@pytest.mark.parametrize("key", ["tid", "cpu"])
+@pytest.mark.parametrize("key", ["tid", "cpu", "(int32)tid - 3", "(uint32)pid", "(int64)tid - 1",
+                                 "(uint64)tid * 0x4000000000000001"])
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_do_the_same(monkeypatch: pytest.MonkeyPatch, few: None, seed: int, kernel: str,
@@ -116,6 +137,9 @@ def test_random_programs_do_the_same(monkeypatch: pytest.MonkeyPatch, few: None,
         + " ".join(f"interval:s:1 {{ {clause} }}" for clause in clauses)
     if key == "cpu":
         text = re.sub(r"\(uint32\)\d+", "cpu", text).replace("tid", "cpu")
+    elif key != "tid":  # any number, also such as no slot can have
+        text = text.replace("(uint32)", "(int32)" if "int32" in key else "(int64)").replace("tid", key)
+        text += f" END {{ delete(@s, {key}); delete(@t, {key}); }}"
     made, other = loaded(text, kernel), plain(monkeypatch, text, kernel)
     assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
     for _ in range(60):
@@ -157,10 +181,14 @@ def interrupted(spec: ScriptSpec, before: list[tuple[int, int]], first: tuple[in
 
 
 @pytest.mark.parametrize("entries", [1, 8])
-@pytest.mark.parametrize("threads", [(1, 2), (0, 1), (1, 1)])
-def test_what_comes_between_changes_nothing(few: None, threads: tuple[int, int], entries: int) -> None:
-    """At each instruction of a program another one runs: then it is as if one had run after the other."""
-    spec = compiled(PAIR % entries)
+@pytest.mark.parametrize(("key", "threads"), [
+    ("tid", (1, 2)), ("tid", (0, 1)), ("tid", (1, 1)), ("(uint64)tid / 3", (1, 2)), ("(uint64)tid / 3", (1, 5)),
+])
+def test_what_comes_between_changes_nothing(few: None, key: str, threads: tuple[int, int], entries: int) -> None:
+    """At each instruction of a program another one runs: then it is as if one had run after the other. Of a shared map
+    the key may be the same."""
+    spec = compiled((PAIR % entries).replace("tid", key))
+    assert spec.find_map("@s").slots
     for before in ([], [(0, 2)], [(0, 2), (0, 1)]):
         for first, second in product(range(3), repeat=2):
             runs = ((first, threads[0]), (second, threads[1]))

@@ -7,7 +7,7 @@ from struct import pack, pack_into
 
 import pytest
 
-from sonde.layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED
+from sonde.layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED, SLOT_WRITTEN
 from sonde.runtime.maps.slots import free_slots, read_elements, zero_values
 
 FIRST = PURSES * PURSE
@@ -35,3 +35,15 @@ def test_elements_of_a_table(slots: int) -> None:
     assert read_elements(memoryview(table), 4) == dict.fromkeys(expected, bytes(8))
     free_slots(memoryview(table))
     assert table == pack("=Q", 77) + bytes(len(table) - 8)
+
+
+@pytest.mark.parametrize("key", [0, 1, 77, (1 << 61) - 2, (1 << 64) - 2, 0xffff888012345678, (1 << 64) - (1 << 61) - 1])
+def test_keys_of_all_sizes(key: int) -> None:
+    """Also while another value is written over the element's; not while the slot is being taken."""
+    table, after = bytearray(FIRST + 4 * SLOT), (key + 1) % (1 << 64)
+    free = after & ~(SLOT_OWNED | SLOT_WRITTEN)
+    put(table, 1, free, 5)
+    assert read_elements(memoryview(table), 8) == {}
+    for state in (SLOT_OWNED, SLOT_OWNED | SLOT_WRITTEN):
+        put(table, 1, free | state, 5)
+        assert read_elements(memoryview(table), 8) == {pack("=Q", key): pack("=Q", 5)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import pack
 
-from ...layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED
+from ...layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED, SLOT_WRITTEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _WORDS = SLOT // 8
 _FIRST = PURSES * PURSE // 8
 _STEP = 1024  # words that are looked at in one step
+_MOST = (1 << 64) - 1
 _FREE = bytes(8 * _STEP)  # slots that nobody has used: most of most tables
 
 
@@ -26,19 +27,25 @@ def read_slots(words: memoryview) -> Iterator[tuple[int, int, int]]:
         if part.tobytes() == _FREE[:part.nbytes]:
             continue
         for at, owner in zip(range(start, len(words), _WORDS), part[::_WORDS].tolist()):
-            while owner >= SLOT_OWNED:
+            while owner & SLOT_OWNED:
                 value, before = words[at + 1], owner
                 owner = words[at]
                 if owner == before:
-                    yield at, owner - SLOT_OWNED - 1, value
+                    yield at, _key_of(owner), value
                     break
+
+
+def _key_of(owner: int) -> int:
+    """The key of an element's slot, as a u64."""
+    high = SLOT_OWNED | SLOT_WRITTEN
+    return ((owner | high if owner >> 63 else owner & ~high) - 1) & _MOST
 
 
 def read_elements(memory: memoryview, key_size: int) -> dict[bytes, bytes]:
     """Keys, of four or eight bytes, and values of the elements in a table."""
-    layout = "=I" if key_size == 4 else "=Q"
+    layout, most = ("=I", 0xffffffff) if key_size == 4 else ("=Q", _MOST)
     with memory.cast("Q") as words:
-        return {pack(layout, key): pack("=Q", value) for _, key, value in read_slots(words)}
+        return {pack(layout, key & most): pack("=Q", value) for _, key, value in read_slots(words)}
 
 
 def zero_values(memory: memoryview) -> None:

@@ -21,7 +21,7 @@ from ....language.ast import (
 from ....semantics.callees import BuiltinRow
 from ....semantics.nodes import is_args
 from ....semantics.typed import ScriptMap
-from ....types import Scalar
+from ....types import Int, Scalar
 from ... import helpers as h
 from ...ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from ...slot_keys import is_owner
@@ -89,7 +89,7 @@ def look_up(lo: Lower, ref: MapRef) -> Lookup:
 def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     """The address of the value under a key, or NULL."""
     if lo.unit.maps[info.name].slots:
-        return slots.find_value(lo, info.name)
+        return slots.find_value(lo, info.name, _slot_key(lo, info.name, key))
     pointers: list[Reg] = []
 
     def look(name: str, mem: Mem) -> None:
@@ -100,6 +100,16 @@ def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     with lo.scope():
         use_key(lo, info, key, look)
     return pointers[1]
+
+
+def _slot_key(lo: Lower, name: str, key: Expr) -> Operand | None:
+    """The key's value, as the map's type has it; None in maps whose only key is the current thread's, or CPU's."""
+    if name not in lo.unit.shared_slots:
+        return None
+    type = lo.unit.maps[name].key
+    assert isinstance(type, Int)
+    value = lo.scalar_value(key)
+    return lo.b.extend(value, type.size * 8, type.signed) if type.size < 8 else value
 
 
 def branch_on_presence(lo: Lower, ref: MapRef, lookup: Lookup, have: BasicBlock, absent: BasicBlock) -> None:
@@ -196,7 +206,8 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
         mark_set(lo, ref.name)
         return
     if lo.unit.maps[ref.name].slots:
-        slots.store_value(lo, ref.name, lo.stored_value(value))
+        stored = lo.stored_value(value)
+        slots.store_value(lo, ref.name, stored, _slot_key(lo, ref.name, ref.key))
         lo.forget(ref.name)
         return
     size = lo.unit.maps[ref.name].value_size
@@ -283,7 +294,9 @@ def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
         return 0 if isinstance(there, int) else lo.b.alu("mul", lo.b.alu("sub", there, 1), errno.ENOENT)
     if lo.unit.maps[name].slots:
         lo.forget(name)
-        return slots.delete_value(lo, name, None if is_owner(key, info.key) else lo.scalar_value(key))
+        shared = name in lo.unit.shared_slots
+        given = _slot_key(lo, name, key) if shared else None if is_owner(key, info.key) else lo.scalar_value(key)
+        return slots.delete_value(lo, name, given)
     result = lo.b.function.reg("deleted")
 
     def remove(name: str, mem: Mem) -> None:

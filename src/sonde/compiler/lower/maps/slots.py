@@ -1,13 +1,19 @@
-"""Slots: elements of a map keyed by the current thread's id or CPU, in memory instead of the kernel's hash.
+"""Slots: elements of a map in memory instead of the kernel's hash.
 
 Measuring a latency makes, finds and deletes an element for each call, which takes the kernel's hash 190 ns (see
-docs/performance.md). Here most elements are in slots of an mmapable array, where a thread's slot is found by
-multiplication. A slot has one owner at a time, a thread or a CPU. An element is in its owner's slot or, where another
-one has that, in the hash; the slot counts those. The layout is in layouts/shared_maps.py.
+docs/performance.md). Here most elements are in slots of an mmapable array, where a key's slot is found by
+multiplication. A slot has one owner at a time, a key. An element is in its key's slot or, where another key has that,
+in the hash; the slot counts those. The layout is in layouts/shared_maps.py.
 
-Only the thread itself, or the CPU, and what interrupts it, looks for its key. Another thread may delete it, such as the
-key of a thread whose id ended with an exec. So the only races are taking a slot (an atomic exchange decides) and giving
-it back (the same). The idle tasks of all CPUs share the id 0: theirs is in the hash.
+Most maps are keyed by the current thread's id or CPU. Only the thread itself, or the CPU, and what interrupts it, looks
+for its key. Another thread may delete it, such as the key of a thread whose id ended with an exec. So the only races
+are taking a slot (an atomic exchange decides) and giving it back (the same). The idle tasks of all CPUs share the id 0:
+theirs is in the hash.
+
+The keys of *shared* maps are any numbers, which any CPU may look for at any time: a thread that is woken, a request.
+There a value is written while the slot says so, because it may otherwise be another key's by then. Whoever finds that
+another CPU is writing the same element, or has just deleted it, leaves it at that: it is as if it had written just
+before. This needs stores that are seen in their order.
 
 The map holds as many elements as it would without slots: each is paid for from a purse, the CPU's own or, if that is
 empty, any other.
@@ -17,7 +23,8 @@ from __future__ import annotations
 
 import errno
 
-from ....layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED
+from ....layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED, SLOT_WRITTEN
+from ....types import Int
 from ... import helpers as h
 from ...ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from ...slot_keys import is_of_threads, slots_of
@@ -29,36 +36,79 @@ FACTOR = 0x9E3779B1  # 2^32 / golden ratio: ids that follow each other come to l
 VALUE, OTHERS = 8, 16  # in a slot
 
 
+NOBODY = SLOT_OWNED | SLOT_WRITTEN  # no slot begins with it, nor with a part of it and no key
+
+
 class OwnedSlot:
     """The slot of a map's key (by default the current thread's, or CPU's): its address, the key, and the words that it
-    begins with while the key's element is put there, and when it is there."""
+    begins with while the key's element is put there (``taken``), and when it is there (``mine``)."""
 
     def __init__(self, lo: Lower, name: str, key: Operand | None = None) -> None:
         b, spec = lo.b, lo.unit.maps[name]
-        self.map, self.table = name, spec.slots
+        self.mine: Operand
+        self.map, self.table, self.shared = name, spec.slots, name in lo.unit.shared_slots
         self.of_threads, self.key_size = is_of_threads(spec), spec.key_size
-        self.key: Operand = b.extend(key, 32, False) if key is not None else \
-            thread_id(lo) if self.of_threads else b.cpu_number()
-        self.mine = b.alu("add", self.key, SLOT_OWNED + 1 - (1 << 64))
+        if self.shared:
+            assert key is not None and isinstance(spec.key, Int)
+            self.key = key
+            self._encode(lo, spec.key)
+        else:
+            self.key = b.extend(key, 32, False) if key is not None else \
+                thread_id(lo) if self.of_threads else b.cpu_number()
+            self.taken = b.alu("add", self.key, 1)
+            self.mine = b.alu("add", self.key, SLOT_OWNED + 1)
         shift = 33 - (slots_of(lo.unit.maps[self.table]).bit_length())
         spread = b.alu("rsh", b.alu("mul", self.key, FACTOR - (1 << 32), bits=32), shift, bits=32)
         self.address = b.alu("add", b.address(MapAddr(self.table, PURSES * PURSE)), b.alu("mul", spread, SLOT))
 
+    def _encode(self, lo: Lower, type: Int) -> None:
+        """What a slot of the key begins with; for keys that no slot can have NOBODY."""
+        b = lo.b
+        after = b.alu("add", self.key, 1)
+        if type.size < 8 and not type.signed:
+            self.mine = b.alu("or", after, SLOT_OWNED)
+        else:
+            mine, fits, on = b.function.reg("mine"), b.block("fits"), b.block("encoded")
+            b.set(mine, NOBODY)
+            if type.size < 8:  # numbers of threads and the like: those below 0 are in the hash
+                b.branch("jsgt", after, 0, fits, on)
+                b.start(fits)
+                b.set(mine, b.alu("or", after, SLOT_OWNED))
+            else:
+                inside = b.block("inside")
+                b.branch("jeq", b.alu("rsh", b.alu("add", after, SLOT_WRITTEN), 62), 0, inside, on)
+                b.start(inside)
+                b.branch("jne", after, 0, fits, on)
+                b.start(fits)
+                free = b.alu("and", after, ~(SLOT_OWNED | SLOT_WRITTEN))
+                b.set(mine, b.alu("or", free, SLOT_OWNED))
+            b.start(on)
+            self.mine = mine
+        self.taken = b.alu("xor", self.mine, SLOT_OWNED)
+
+    def written(self, lo: Lower) -> Reg:
+        """What it begins with while another value is written over the element's."""
+        return lo.b.alu("xor", self.mine, SLOT_WRITTEN)
 
     @property
     def shared_key(self) -> Operand:
         """A register that is 0 if several may have the key at a time; an operand other than 0 if that cannot be."""
-        return self.key if self.of_threads else 1
+        return self.key if self.of_threads and not self.shared else 1
 
 
-def find_value(lo: Lower, name: str) -> Reg:
-    """The address of the current thread's, or CPU's, value, or NULL."""
-    b, slot = lo.b, OwnedSlot(lo, name)
+def find_value(lo: Lower, name: str, key: Operand | None = None) -> Reg:
+    """The address of a key's value, by default the current thread's, or CPU's, or NULL."""
+    b, slot = lo.b, OwnedSlot(lo, name, key)
     value = b.function.reg("found")
     b.set(value, b.alu("add", slot.address, VALUE))
     other, hashed, on = b.block("other"), b.block("hashed", cold=True), b.block("on")
-    b.branch("jeq", b.load(slot.address, 0), slot.mine, on, other)
+    owner = b.load(slot.address, 0)
+    b.branch("jeq", owner, slot.mine, on, other)
     b.start(other)
+    if slot.shared:
+        elsewhere = b.block("elsewhere")
+        b.branch("jeq", owner, slot.written(lo), on, elsewhere)
+        b.start(elsewhere)
     b.set(value, 0)
     b.branch("jeq", b.load(slot.address, OTHERS), 0, on, hashed)
     b.start(hashed)
@@ -68,30 +118,46 @@ def find_value(lo: Lower, name: str) -> Reg:
     return value
 
 
-def store_value(lo: Lower, name: str, value: Operand) -> None:
-    """Give the current thread's, or CPU's, element a value; where there is no room for a new one, count that."""
-    b, slot = lo.b, OwnedSlot(lo, name)
+def store_value(lo: Lower, name: str, value: Operand, key: Operand | None = None) -> None:
+    """Give a key's element a value; where there is no room for a new one, count that."""
+    b, slot = lo.b, OwnedSlot(lo, name, key)
     have, other, new, taken = b.block("have"), b.block("other"), b.block("new"), b.block("taken", cold=True)
-    half, search, there, on = (b.block(n, cold=n != "on") for n in ("half", "search", "there", "on"))
+    search, there, on = (b.block(n, cold=n != "on") for n in ("search", "there", "on"))
     owner = b.load(slot.address, 0)
     b.branch("jeq", owner, slot.mine, have, other)
     b.start(other)
     b.branch("jeq", b.alu("or", owner, b.load(slot.address, OTHERS)), 0, new, taken)
     b.start(taken)
-    b.branch("jeq", slot.shared_key, 0, search, half)
-    b.start(half)
-    b.branch("jeq", owner, b.alu("add", slot.key, 1), have, search)  # what was interrupted is taking it
+    half = b.block("half", cold=True)
+    if slot.shared:
+        b.branch("jeq", owner, slot.written(lo), on, half)
+        b.start(half)
+        b.branch("jeq", owner, slot.taken, on, search)
+    else:
+        b.branch("jeq", slot.shared_key, 0, search, half)
+        b.start(half)
+        b.branch("jeq", owner, slot.taken, have, search)  # what was interrupted is taking it
     b.start(search)
     with lo.scope():
         hashed = _look_in_hash(lo, slot)
     b.branch("jeq", hashed, 0, new, there)
     b.start(there)
-    b.store(hashed, 0, value)
+    if slot.shared:
+        _update_hash(lo, slot, value, h.UPDATE_EXIST)  # not there any more: it was deleted after this wrote it
+    else:
+        b.store(hashed, 0, value)
     b.jump(on)
     b.start(new)
     _make_element(lo, slot, value, have, on)
     b.start(have)
-    b.store(slot.address, VALUE, value)
+    if slot.shared:
+        write, written = b.block("write"), slot.written(lo)
+        b.branch("jeq", b.compare_exchange(slot.address, slot.mine, written), slot.mine, write, on)
+        b.start(write)
+        b.store(slot.address, VALUE, value)
+        b.store(slot.address, 0, slot.mine)
+    else:
+        b.store(slot.address, VALUE, value)
     b.start(on)
 
 
@@ -103,35 +169,35 @@ def _make_element(lo: Lower, slot: OwnedSlot, value: Operand, have: BasicBlock, 
     outside, refund = b.block("outside", cold=True), b.block("refund", cold=True)
     _pay(lo, slot, purse, paid, on)
     b.start(paid)
-    b.branch("jeq", slot.shared_key, 0, outside, claim)
+    if slot.shared:
+        b.branch("jeq", slot.mine, NOBODY, outside, claim)
+    else:
+        b.branch("jeq", slot.shared_key, 0, outside, claim)
     b.start(claim)
-    owner = b.compare_exchange(slot.address, 0, b.alu("add", slot.key, 1))
+    owner = b.compare_exchange(slot.address, 0, slot.taken)
     b.branch("jeq", owner, 0, claimed, lost)
     b.start(claimed)
     b.store(slot.address, VALUE, value)
     b.store(slot.address, 0, slot.mine)
     b.jump(on)
     b.start(lost)
-    b.branch("jeq", b.alu("or", owner, SLOT_OWNED - (1 << 64)), slot.mine, refund, outside)
+    settled = b.alu("and", owner, ~SLOT_WRITTEN) if slot.shared else owner
+    b.branch("jeq", b.alu("or", settled, SLOT_OWNED), slot.mine, refund, outside)
     b.start(refund)
     b.atomic_add(purse, 0, 1)
-    b.jump(have)
+    b.jump(on if slot.shared else have)
     b.start(outside)
     _insert_outside(lo, slot, purse, value)
     b.jump(on)
 
 
 def _insert_outside(lo: Lower, slot: OwnedSlot, purse: Operand, value: Operand) -> None:
-    """Insert into the hash. Idle tasks, which share an id, may do so at the same time: then the first one's element is
-    there."""
+    """Insert into the hash. Idle tasks, which share an id, and CPUs that share a map may do so at the same time: then
+    the first one's element is there."""
     b = lo.b
     failed, counted, on = b.block("failed", cold=True), b.block("counted", cold=True), b.block("inserted", cold=True)
     b.atomic_add(slot.address, OTHERS, 1)
-    with lo.scope():
-        element = lo.temp(8, "value")
-        b.store(element.base, element.off, value)
-        result = b.call(h.MAP_UPDATE, [MapFd(slot.map), lo.operand_address(_hash_key(lo, slot)),
-                                       lo.operand_address(element), h.UPDATE_NEW], "map_update_elem")
+    result = _update_hash(lo, slot, value, h.UPDATE_NEW)
     b.branch("jslt", result, 0, failed, on, h.MAP_RESULT)
     b.start(failed)
     b.atomic_add(slot.address, OTHERS, -1)
@@ -143,28 +209,53 @@ def _insert_outside(lo: Lower, slot: OwnedSlot, purse: Operand, value: Operand) 
 
 
 def delete_value(lo: Lower, name: str, key: Operand | None = None) -> Operand:
-    """Delete the element of a thread, or CPU, the current one's if ``key`` is None; 0 or -ENOENT, as the helper has
+    """Delete the element of a key, the current thread's, or CPU's, if ``key`` is None; 0 or -ENOENT, as the helper has
     it."""
     b, slot = lo.b, OwnedSlot(lo, name, key)
     result = b.function.reg("deleted")
     gone, other, on = b.block("gone"), b.block("other"), b.block("on")
-    hashed, removed = b.block("hashed", cold=True), b.block("removed", cold=True)
     b.set(result, 0)
-    b.branch("jeq", b.compare_exchange(slot.address, slot.mine, 0), slot.mine, gone, other)
+    owner = b.compare_exchange(slot.address, slot.mine, 0)
+    b.branch("jeq", owner, slot.mine, gone, other)
     b.start(other)
+    if slot.shared:
+        elsewhere = b.block("elsewhere")
+        b.branch("jeq", owner, slot.written(lo), on, elsewhere)  # what is being written comes after this
+        b.start(elsewhere)
     b.set(result, -errno.ENOENT)
-    b.branch("jeq", b.load(slot.address, OTHERS), 0, on, hashed)
-    b.start(hashed)
-    with lo.scope():
-        b.set(result, b.call(h.MAP_DELETE, [MapFd(name), lo.operand_address(_hash_key(lo, slot))], "map_delete_elem"))
-    b.branch("jeq", result, 0, removed, on, h.MAP_RESULT)
-    b.start(removed)
-    b.atomic_add(slot.address, OTHERS, -1)
+    _delete_from_hash(lo, slot, result, on)
     b.jump(gone)
     b.start(gone)
     b.atomic_add(_own_purse(lo, slot), 0, 1)
+    if slot.shared:  # two CPUs that made the same element at once may have put one of them there
+        twin = b.function.reg("twin")
+        _delete_from_hash(lo, slot, twin, on)
+        b.atomic_add(_own_purse(lo, slot), 0, 1)
+        b.jump(on)
     b.start(on)
     return result
+
+
+def _delete_from_hash(lo: Lower, slot: OwnedSlot, result: Reg, on: BasicBlock) -> None:
+    """Delete the key's element from the hash; to ``on`` if it is not there."""
+    b = lo.b
+    hashed, removed = b.block("hashed", cold=True), b.block("removed", cold=True)
+    b.branch("jeq", b.load(slot.address, OTHERS), 0, on, hashed)
+    b.start(hashed)
+    with lo.scope():
+        key = lo.operand_address(_hash_key(lo, slot))
+        b.set(result, b.call(h.MAP_DELETE, [MapFd(slot.map), key], "map_delete_elem"))
+    b.branch("jeq", result, 0, removed, on, h.MAP_RESULT)
+    b.start(removed)
+    b.atomic_add(slot.address, OTHERS, -1)
+
+
+def _update_hash(lo: Lower, slot: OwnedSlot, value: Operand, flags: int) -> Reg:
+    with lo.scope():
+        element = lo.temp(8, "value")
+        lo.b.store(element.base, element.off, value)
+        return lo.b.call(h.MAP_UPDATE, [MapFd(slot.map), lo.operand_address(_hash_key(lo, slot)),
+                                        lo.operand_address(element), flags], "map_update_elem")
 
 
 def _hash_key(lo: Lower, slot: OwnedSlot) -> Mem:
