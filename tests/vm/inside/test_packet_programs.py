@@ -103,8 +103,10 @@ def test_the_language_has_them_by_name_and_type(way: Way) -> None:
 @pytest.mark.parametrize("options", [[], ["--tracepoints"], ["-S"]])
 def test_packets_shows_each_verdict(way: Way, options: list[str]) -> None:
     """Each run of a program, with its packet, where steps are functions and where they are tracepoints."""
+    lines = 0 if options == ["-S"] else SENT + len(BY_TC) + len(PASSED)
     with Tracer("packets", *options, "-f", "json", f"udp dst port {PORT}", timeout=600) as tracer:
         way.send()
+        wait_for(lambda: tracer.output().count('"VERDICT"') >= lines)
     found = [row for row in rows(tracer.stdout) if "VERDICT" in row]
     seen = Counter((row["STEP"].rpartition(":")[2], row["VERDICT"]) for row in found)
     assert seen == ({} if options == ["-S"] else {**wanted(XDP_NAME), **wanted(TC_NAME)}), tracer.stdout + tracer.stderr
