@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-PORT, FIRST_PORT, GROUP = 4000, 20000, 20
+PORT, FIRST_PORT, FIRST_WARM, GROUP, WARM = 4000, 20000, 10000, 20, 60
 PATIENCE = 400  # s, for a tool to start or to end
 FILTER = f"udp dst port {PORT}"
 Steps = Counter[tuple[int, str]]  # how often (source port, function) was seen
@@ -122,7 +122,7 @@ def cpu_in_kernel(pid: int) -> float:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[12]) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(tool: Tool, folder: Path, send: Callable[[], None]) -> Figures:
+def measure(tool: Tool, folder: Path, send: Callable[[int, int], None], packets: int) -> Figures:
     """One round of a tool."""
     from run import run_times
     output, log = folder / tool.name, folder / "log"
@@ -137,8 +137,9 @@ def measure(tool: Tool, folder: Path, send: Callable[[], None]) -> Figures:
                 time.sleep(0.01)
             attach, attach_kernel = time.monotonic() - begun, cpu_in_kernel(process.pid)
             time.sleep(1)
+            send(FIRST_WARM, WARM)  # the first runs of a program are slow, in an emulator by far
             before = run_times(process.pid)
-            send()
+            send(FIRST_PORT, packets)
             after, worked = run_times(process.pid), cpu_in_kernel(process.pid)
             await_rest(output)
             begun = time.monotonic()
@@ -150,7 +151,8 @@ def measure(tool: Tool, folder: Path, send: Callable[[], None]) -> Figures:
     detach = time.monotonic() - begun
     steps, counted, lost = tool.read(output)
     spent, runs = (sum(now[at] - before.get(key, (0, 0))[at] for key, now in after.items()) for at in (0, 1))
-    return Figures(steps, spent / max(steps.total(), 1), runs, attach, attach_kernel, detach,
+    timed = sum(count for (port, _), count in steps.items() if port >= FIRST_PORT)
+    return Figures(steps, spent / max(timed, 1), runs, attach, attach_kernel, detach,
                    usage.ru_stime - worked, counted, lost)
 
 
@@ -161,8 +163,8 @@ def await_rest(output: Path) -> None:
         time.sleep(2)
 
 
-def sender(packets: int) -> Any:
-    """The two namespaces, and what sends the packets through them, in small groups that are read at once."""
+def sender() -> Any:
+    """The two namespaces, and what sends packets through them, in small groups, and reads each at once."""
     from namespaces import Pair, ip
     pair = Pair()
     a, b = pair.__enter__()
@@ -174,17 +176,17 @@ def sender(packets: int) -> Any:
     receiver = b.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind((b.v4, PORT))
 
-    def send() -> None:
+    def send(first: int, packets: int) -> None:
         for number in range(packets):
             with a.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-                sock.bind((a.v4, FIRST_PORT + number))
+                sock.bind((a.v4, first + number))
                 sock.sendto(number.to_bytes(4, "big"), (b.v4, PORT))
             if receiver.recv(10) != number.to_bytes(4, "big"):
                 raise RuntimeError("a packet came out of order")
             if number % GROUP == GROUP - 1:
                 time.sleep(0.2)
 
-    send()  # the neighbours know each other, and all code was run once
+    send(FIRST_WARM, 1)
     return pair, send
 
 
@@ -230,13 +232,13 @@ def run(options: argparse.Namespace) -> int:
     wrong, compared = 0, list[Compared]()
     with tempfile.TemporaryDirectory() as name, statistics():
         folder = Path(name)
-        pair, send = sender(options.packets)
+        pair, send = sender()
         try:
             chosen = tools(options, folder)
-            measure(chosen[0], folder, lambda: None)  # fills Sonde's cache, as any earlier start does
+            measure(chosen[0], folder, send, 1)  # fills Sonde's cache, as any earlier start does
             for _ in range(options.rounds):
                 for tool in chosen:
-                    rounds.setdefault(tool.name, []).append(figures := measure(tool, folder, send))
+                    rounds.setdefault(tool.name, []).append(figures := measure(tool, folder, send, options.packets))
                     print(f"{tool.name}: {figures.plain()}", file=sys.stderr)
         finally:
             pair.__exit__(None, None, None)

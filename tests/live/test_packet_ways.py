@@ -113,6 +113,24 @@ def test_lines_and_losses_are_all_steps(pair: Pair, tmp_path: Path) -> None:
         assert shown_steps(form, path) + int((lost[1] or lost[2]) if lost else 0) == counted >= 4 * 2000
 
 
+@pytest.mark.parametrize("form", ["text", "json", "csv", "pcapng"])
+def test_live_lines_and_losses_are_all_steps(pair: Pair, tmp_path: Path, form: str) -> None:
+    """The same of each format as it is written while packets go by. The count comes from a recording beside it."""
+    sender, (receiver,), address = udp_pair(pair, socket.AF_INET, (4000,))
+    only, path, recording = f"udp and src port {sender.getsockname()[1]}", tmp_path / form, tmp_path / "run"
+    to_file = ("-o", str(path)) if form in ("csv", "pcapng") else ()
+    with sender, receiver, Tracer("packets", "-f", form, *to_file, "--record", str(recording), "--bytes", "64", only,
+                                  env={"SONDE_PERF_RB_PAGES": "1"}) as tracer:
+        for number in range(2000):
+            sender.sendto(number.to_bytes(4, "big"), (address, 4000))
+    if not to_file:
+        path.write_text(tracer.stdout)
+    said = tracer.stdout + tracer.stderr
+    lost = re.search(r"Lost (\d+) events|\"lost_events\", \"data\": {\"events\": (\d+)", said)
+    counted = sum(steps_of(run_sonde("replay", str(recording)).stdout).values())
+    assert shown_steps(form, path) + int((lost[1] or lost[2]) if lost else 0) == counted >= 4 * 2000
+
+
 def test_steps_of_a_packet_come_together(pair: Pair) -> None:
     """Packets wait in a queue while others go their way; each packet's steps are in one piece."""
     try:
@@ -178,6 +196,10 @@ def test_a_recording_gives_every_format(pair: Pair, tmp_path: Path) -> None:
         said = subprocess.run(["tshark", "-r", str(shown["pcapng"]), "-T", "fields", "-e", "frame.comment", "-e",
                                "udp.dstport"], check=True, capture_output=True, text=True).stdout
         assert Counter(said.split("\n")[:-1]) == {f"{step}\t4000": count for step, count in steps.items()}
+    if shutil.which("capinfos"):
+        said = subprocess.run(["capinfos", "-Mc", str(shown["pcapng"])], check=True, capture_output=True,
+                              text=True).stdout
+        assert re.search(r"Number of packets: +(\d+)", said)[1] == str(sum(steps.values())), said
 
 
 def test_a_drop_by_a_rule(pair: Pair) -> None:

@@ -120,7 +120,7 @@ NOTES
 """
 
 
-LEAVES, ARRIVED = 1, 2  # parts of a packet's way
+LEAVES, ARRIVED, ANY_PART = 1, 2, 3  # parts of a packet's way; functions are not told apart by it
 POSITIONS = range(6)    # of arguments in registers
 # Whether all functions can be attached to at once, or those of a pattern one by one.
 _AT_ONCE = '(exists("feature:kprobe_multi") || exists("feature:tracing_multi"))'
@@ -328,7 +328,7 @@ class _Script:
         for at in POSITIONS:
             points = self._points(at)
             exists = " || ".join(f'exists("{point}")' for point in points)
-            body = self._body("func", f"(struct sk_buff *)arg{at}", "false", 0, "")
+            body = self._body("func", f"(struct sk_buff *)arg{at}", "false", ANY_PART, "")
             clauses.append(f"{', '.join(points)} /{self._by_functions} && ({exists}) && arg{at} != 0/ {{\n{body}}}\n")
         given_back = "has_key(@first, $id) && is_last($skb)"
         return [_GONE, *clauses, self._end_clause("skb_release_data", given_back, "@gone[$id] = true;"),
@@ -358,7 +358,7 @@ class _Script:
         """Beside functions the tracepoint that says why a packet is dropped: a line of its own, and no step."""
         if self.tracepoints:
             return ""
-        body = self._body("", "(struct sk_buff *)args.skb", "false", 0, "")
+        body = self._body("", "(struct sk_buff *)args.skb", "false", ANY_PART, "")
         return f"rawtracepoint:kfree_skb /{self._by_functions} && is_drop()/ {{\n{body}}}\n"
 
     # both
@@ -371,11 +371,12 @@ class _Script:
         """What happens at a step of this name; "": where a packet is dropped, besides functions. ``fresh``: whether the
         packet is another one than was there before."""
         same = f"$known && same_packet($p, $seen) && !({fresh})"
-        lines = [f"$skb = {packet}; $id = skb_id($skb); $known = has_key(@first, $id);"]
+        seen = "$seen = @first[$id]; $known = $seen.4 != 0;"
+        lines = [f"$skb = {packet}; $id = skb_id($skb);{' ' + seen if self.track else ''}"]
         if self.filter and name:
             lines.append(f"if (!has_header($skb)) {{ @undecided[{name}] = count(); return; }}")
         lines.append(f"$taken = takes($skb); if (!$taken{' && !$known' if self.track else ''}) {{ return; }}")
-        lines.append(f"$p = packet($skb); $seen = @first[$id]; $now = nsecs; $same = {same};")
+        lines.append(f"$p = packet($skb); {'' if self.track else seen + ' '}$now = {self._clock}; $same = {same};")
         if self.track:
             lines.append("if (!$taken && !$same) { return; }")
         lines.append(f"if (!$same || $seen.4 != {part}) {{")
@@ -393,8 +394,14 @@ class _Script:
             lines.append(self._line_of('"kfree_skb"'))
         return "".join(f"  {line}\n" for line in lines if line)
 
+    @property
+    def _clock(self) -> str:
+        """What gives the time of a step. One reading serves both columns; WAY needs the time since boot."""
+        return "nsecs" if self.sort else "elapsed"
+
     def _line_of(self, name: str) -> str:
-        values = ("elapsed / 1000, (int64)($now - $seen.0) / 1000, (int32)cpu, pid, comm, net_ns($skb), ifname($skb), "
+        time = "elapsed" if self.sort else "$now"
+        values = (f"{time} / 1000, (int64)($now - $seen.0) / 1000, (int32)cpu, pid, comm, net_ns($skb), ifname($skb), "
                   f"$id, {'$seen.0, (uint64)$skb, ' if self.sort else ''}{name}, $p")
         below = ", kstack(12)" if self.stack else ""
         if self.bytes:
