@@ -138,9 +138,12 @@ def measure(tool: Tool, folder: Path, send: Callable[[int, int], None], packets:
             attach, attach_kernel = time.monotonic() - begun, cpu_in_kernel(process.pid)
             time.sleep(1)
             send(FIRST_WARM, WARM)  # the first runs of a program are slow, in an emulator by far
+            await_rest(output)
             before = run_times(process.pid)
+            process.send_signal(signal.SIGSTOP)  # in an emulator, what it does meanwhile is in the times of programs
             send(FIRST_PORT, packets)
             after, worked = run_times(process.pid), cpu_in_kernel(process.pid)
+            process.send_signal(signal.SIGCONT)
             await_rest(output)
             begun = time.monotonic()
         finally:

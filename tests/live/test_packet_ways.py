@@ -171,6 +171,23 @@ def test_packets_of_a_fleet(pair: Pair) -> None:
     assert shown["a", "net_dev_queue"] == shown["a", "netif_receive_skb"] == 20, tracer.stdout
 
 
+def test_packets_of_a_fleet_for_wireshark(pair: Pair, tmp_path: Path) -> None:
+    """One file of two hosts, whose interfaces have their names; each host saw each packet, with its bytes."""
+    sender, (receiver,), address = udp_pair(pair, socket.AF_INET, (4000,))
+    only, path = f"udp and src port {sender.getsockname()[1]}", tmp_path / "x.pcapng"
+    with sender, receiver, Tracer("fleet", "-H", "local:a,local:b", "packets", "--tracepoints", "-w", str(path),
+                                  "--bytes", "96", only) as tracer:
+        for number in range(20):
+            sender.sendto(number.to_bytes(4, "big"), (address, 4000))
+            receiver.recv(10)
+    packets = read_pcapng(path.read_bytes())
+    assert {packet.interface.partition(":")[0] for packet in packets} == {"a", "b"}, tracer.stderr
+    for host, device, step in (("a", pair.a.device, "net_dev_queue"), ("b", pair.b.device, "netif_receive_skb")):
+        numbers = [packet.data[-4:] for packet in packets
+                   if packet.interface == f"{host}:{device}" and packet.comment == step]
+        assert numbers == [number.to_bytes(4, "big") for number in range(20)], tracer.stderr
+
+
 def test_a_recording_gives_every_format(pair: Pair, tmp_path: Path) -> None:
     """The same steps in each, as many as were counted; programs of others read the file of packets."""
     sender, (receiver,), address = udp_pair(pair, socket.AF_INET, (4000,))
@@ -282,7 +299,7 @@ def test_options_that_make_no_sense() -> None:
     fleet = ("fleet", "-H", "local:a")
     assert "has no --sort" in run_sonde(*fleet, "packets", "--sort").stderr
     assert "syntax error" in run_sonde(*fleet, "packets", "tcp port").stderr
-    assert "of one host" in run_sonde(*fleet, "-f", "pcapng", "packets").stderr
+    assert "for Wireshark only" in run_sonde(*fleet, "packets", "--bytes", "64").stderr
     assert "needs a FILTER" in run_sonde("packets", "-t").stderr
     assert "leave --write" in run_sonde("packets", "-S", "-w", "x").stderr
     assert "leave --format out" in run_sonde("packets", "-w", "x", "-f", "json").stderr

@@ -80,8 +80,7 @@ def main(parsed: Parsed) -> int:
     from ...fleet.views.forms import make_presenter
     from ..requests import open_output
     own = _own_options(parsed)
-    form = parsed.get("format", "text")
-    _check_view(parsed, form)
+    _check_view(parsed, parsed.get("format", "text"))
     wants_help = parsed.has("help")
     if not wants_help and ("hosts" in own) == ("dask" in own):
         raise UsageError("fleet takes either -H HOSTS or --dask ADDRESS", ["sonde fleet --help explains"])
@@ -90,10 +89,13 @@ def main(parsed: Parsed) -> int:
     request = _make_request(parsed, own)
     if request is None:
         return 0
-    recorded = makes_recording(parsed)
+    form, recorded = parsed.get("format", "text"), makes_recording(parsed)
+    _check_view(parsed, form)  # -w of packets is a format
+    if form == "pcapng" and recorded:
+        raise UsageError("a fleet's recording keeps no bytes of packets: record, or -f pcapng")
     request.args = recorded or form not in ("text", "json")
     request.live = bool(parsed.command) or parsed.has("redraw")
-    if request.live or recorded or form != "text":
+    if (request.live or recorded or form != "text") and form != "pcapng":  # that takes values, not cells
         request.columns = parsed.columns
     hosts, transport = _find_hosts(own, parsed.lists.get("hosts", []))
     fleet = Fleet(hosts, request, transport, _whole(own, "parallel", 64), _number(own, "patience", 10.0),
@@ -146,8 +148,6 @@ def _check_view(parsed: Parsed, form: str) -> None:
         raise UsageError(f"sonde {parsed.command} shows a running script; -f {form} has no place there")
     if form not in (*FORMATS, "recording", "parquet"):
         refuse_format(form, (*FORMATS, "recording", "parquet"))
-    if form == "pcapng":
-        raise UsageError("-f pcapng is of one host: a fleet's rows come as text, without the bytes of packets")
     if form == "parquet" and not parsed.has("output"):
         raise UsageError("-f parquet needs -o FILE")
     if parsed.has("port") and parsed.command != "serve":

@@ -201,8 +201,8 @@ def fleet_source(parsed: Parsed) -> Source:
     if "sort" in parsed.named:
         raise UsageError("fleet packets has no --sort: the steps of all hosts come in order of time",
                          ["a packet has another address on each host"])
-    if "write" in parsed.named or "bytes" in parsed.named:
-        raise UsageError("fleet packets keeps no bytes of packets: leave --write and --bytes out")
+    if "bytes" in parsed.named and "write" not in parsed.named and parsed.get("format") != "pcapng":
+        raise UsageError("fleet packets keeps bytes of packets for Wireshark only: --write FILE --bytes N")
     if words := " ".join(parsed.words[1:] + parsed.rest).strip():
         parsed.words, parsed.rest = [*parsed.words[:1], _compile_here(words)], []
     text = _text_of(parsed)

@@ -42,7 +42,9 @@ class PcapngView(Base):
         data, length = _with_tag(held if isinstance(held, bytes) else b"", _number(row.get("LENGTH")), linked,
                                  row.get("PACKET"))
         name, space = (to_text(row.get(column, "")) for column in ("DEVICE", "NETNS"))
-        interface = name or "none", f"network namespace {space}" if space else "", ETHERNET if linked else RAW_IP
+        host = getattr(event, "host", "")  # of a fleet's event
+        named = f"{host}:{name or 'none'}" if host else name or "none"
+        interface = named, f"network namespace {space}" if space else "", ETHERNET if linked else RAW_IP
         comment = " ".join(filter(None, [to_text(row.get(column, "")) for column in _COMMENT]))
         time = self.context.wall_clock(event.time, "boot")
         self.write(self._file.packet_blocks(interface, time, (data, length), comment))
