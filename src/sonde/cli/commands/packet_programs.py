@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...base.record import Record
 
-NO_PART = 0  # a program does not say in which part of its way a packet is
+NO_PART = 3  # neither functions nor programs say in which part of its way a packet is (0: not yet seen)
 
 
 class Programs(Record):
@@ -88,6 +88,12 @@ def program_clauses(options: LineOptions) -> str:
         _entry(each, options) + _exit(each, options) for each in PROGRAMS)
 
 
+def clock_of(sort: bool) -> str:
+    """What gives the times of steps, and when a packet was first seen. One reading serves both columns; WAY needs the
+    time since boot."""
+    return "nsecs" if sort else "elapsed"
+
+
 def print_counts() -> str:
     """At the end."""
     return " ".join(f"print(@{each.name});" for each in PROGRAMS)
@@ -103,7 +109,7 @@ def _entry(programs: Programs, options: LineOptions) -> str:
   $p = packet($skb); $seen = @first[$id]; $same = $known && same_packet($p, $seen);
 {other}\
   if (!$same) {{
-    $seen = (nsecs, $p.protocol, $p.seq, $p.payload, (uint8){NO_PART}); @first[$id] = $seen;
+    $seen = ({clock_of(options.sort)}, $p.protocol, $p.seq, $p.payload, (uint8){NO_PART}); @first[$id] = $seen;
   }}
   @entered[arg0] = ($seen.0, $id, $p);
 }}
@@ -134,5 +140,6 @@ def _line(programs: Programs, options: LineOptions) -> str:
             "(int64)$skb->tail - (int64)$skb->mac_header"
         below += (f", true, (int32){length}, buf((uint8 *)({begin}), ({held}) < {options.bytes} ? ({held}) : "
                   f"{options.bytes})")
-    return (f"{programs.name}_verdicts(elapsed / 1000, (int64)(nsecs - $entered.0) / 1000, (int32)cpu, pid, comm, "
-            f"{programs.netns}, {programs.device}, $entered.1, {way}probe, $entered.2, $verdict{below});")
+    return (f"{programs.name}_verdicts(elapsed / 1000, (int64)({clock_of(options.sort)} - $entered.0) / 1000, "
+            f"(int32)cpu, pid, comm, {programs.netns}, {programs.device}, $entered.1, {way}probe, "
+            f"$entered.2, $verdict{below});")

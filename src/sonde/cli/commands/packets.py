@@ -7,7 +7,16 @@ from ...base.record import Record
 from ...errors import UsageError
 from ...source import Source
 from .generated import number_option, quote_string, run_script
-from .packet_programs import DECLARATIONS, LineOptions, print_counts, program_clauses, table_rows, tell_of_bare_programs
+from .packet_programs import (
+    DECLARATIONS,
+    NO_PART,
+    LineOptions,
+    clock_of,
+    print_counts,
+    program_clauses,
+    table_rows,
+    tell_of_bare_programs,
+)
 from .packet_rules import LOOK_UP, RULES, rule_clauses
 
 TYPE_CHECKING = False
@@ -120,7 +129,7 @@ NOTES
 """
 
 
-LEAVES, ARRIVED, ANY_PART = 1, 2, 3  # parts of a packet's way; functions are not told apart by it
+LEAVES, ARRIVED = 1, 2  # parts of a packet's way
 POSITIONS = range(6)    # of arguments in registers
 # Whether all functions can be attached to at once, or those of a pattern one by one.
 _AT_ONCE = '(exists("feature:kprobe_multi") || exists("feature:tracing_multi"))'
@@ -328,7 +337,7 @@ class _Script:
         for at in POSITIONS:
             points = self._points(at)
             exists = " || ".join(f'exists("{point}")' for point in points)
-            body = self._body("func", f"(struct sk_buff *)arg{at}", "false", ANY_PART, "")
+            body = self._body("func", f"(struct sk_buff *)arg{at}", "false", NO_PART, "")
             clauses.append(f"{', '.join(points)} /{self._by_functions} && ({exists}) && arg{at} != 0/ {{\n{body}}}\n")
         given_back = "has_key(@first, $id) && is_last($skb)"
         return [_GONE, *clauses, self._end_clause("skb_release_data", given_back, "@gone[$id] = true;"),
@@ -358,7 +367,7 @@ class _Script:
         """Beside functions the tracepoint that says why a packet is dropped: a line of its own, and no step."""
         if self.tracepoints:
             return ""
-        body = self._body("", "(struct sk_buff *)args.skb", "false", ANY_PART, "")
+        body = self._body("", "(struct sk_buff *)args.skb", "false", NO_PART, "")
         return f"rawtracepoint:kfree_skb /{self._by_functions} && is_drop()/ {{\n{body}}}\n"
 
     # both
@@ -376,7 +385,8 @@ class _Script:
         if self.filter and name:
             lines.append(f"if (!has_header($skb)) {{ @undecided[{name}] = count(); return; }}")
         lines.append(f"$taken = takes($skb); if (!$taken{' && !$known' if self.track else ''}) {{ return; }}")
-        lines.append(f"$p = packet($skb); {'' if self.track else seen + ' '}$now = {self._clock}; $same = {same};")
+        lookup, clock = "" if self.track else f"{seen} ", clock_of(self.sort)
+        lines.append(f"$p = packet($skb); {lookup}$now = {clock}; $same = {same};")
         if self.track:
             lines.append("if (!$taken && !$same) { return; }")
         lines.append(f"if (!$same || $seen.4 != {part}) {{")
@@ -393,11 +403,6 @@ class _Script:
         elif not self.summary:
             lines.append(self._line_of('"kfree_skb"'))
         return "".join(f"  {line}\n" for line in lines if line)
-
-    @property
-    def _clock(self) -> str:
-        """What gives the time of a step. One reading serves both columns; WAY needs the time since boot."""
-        return "nsecs" if self.sort else "elapsed"
 
     def _line_of(self, name: str) -> str:
         time = "elapsed" if self.sort else "$now"
