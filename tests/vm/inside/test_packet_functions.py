@@ -100,8 +100,9 @@ def handle_of(side: Namespace, chain: str, says: str | None) -> str:
         return f"inet guard {chain} policy"
     words = ["nft", "-a", "list", "chain", "inet", "guard", chain]
     listed = side.within(lambda: subprocess.run(words, capture_output=True, text=True, check=True)).stdout
-    [handle] = [line.rpartition("# handle ")[2] for line in listed.splitlines() if says in line]
-    return f"inet guard {chain} handle {handle}"
+    [(text, handle)] = [line.split(" # handle ") for line in listed.splitlines() if says in line]
+    comment = re.search(r'comment "(.*)"', text)
+    return f"inet guard {chain} handle {handle}{f' {comment[1]}' if comment else ''}"
 
 
 @pytest.mark.timeout(900)
@@ -127,3 +128,32 @@ def test_drops_have_their_rule(pair: Pair) -> None:
                       if row["REASON"] == "SKB_DROP_REASON_NETFILTER_DROP")
     wanted = {(str(port), handle_of(pair.b, *rule)): 2 for port, rule in WANTED.items()}
     assert dropped == wanted, tracer.stdout + tracer.stderr
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("family", PASSED)
+def test_drops_of_iptables_have_their_table_and_chain(pair: Pair, family: int) -> None:
+    """Of iptables-legacy, whose rules have no handles."""
+    program = "iptables-legacy" if family == socket.AF_INET else "ip6tables-legacy"
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    if not live_world().has_feature("fentry"):
+        pytest.skip("kernel lacks fentry")
+    for table, chain, port in (("filter", "INPUT", 4001), ("mangle", "PREROUTING", 4002)):
+        words = [program, "-t", table, "-A", chain, "-p", "udp", "--dport", str(port), "-j", "DROP"]
+        made = pair.b.within(lambda words=words: subprocess.run(  # type: ignore[misc]
+            words, capture_output=True, text=True, check=False))
+        if made.returncode:
+            pytest.skip(f"kernel lacks iptables-legacy: {made.stderr}")
+    sender, receiver, address = ends(pair, family)
+    with Tracer("packets", "--drops", "-f", "json", "udp and dst portrange 4000-4002", timeout=600) as tracer:
+        for port in (4001, 4002, 4000):
+            sender.sendto(b"x", (address, port))
+        assert receiver.recv(10) == b"x"
+        wait_for(lambda: tracer.output().count('"row"') >= 2)
+    sender.close()
+    receiver.close()
+    shown = program.removesuffix("-legacy")
+    dropped = {re.findall(r":(\d+) udp", row["PACKET"])[-1]: row["RULE"] for row in rows(tracer.stdout)}
+    assert dropped == {"4001": f"{shown} filter INPUT", "4002": f"{shown} mangle PREROUTING"}, \
+        tracer.stdout + tracer.stderr

@@ -17,7 +17,7 @@ from .packet_programs import (
     table_rows,
     tell_of_bare_programs,
 )
-from .packet_rules import LOOK_UP, RULES, rule_clauses
+from .packet_rules import ANY, LOOK_UP, rule_clauses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ COLUMNS
   VERDICT    what the program says of the packet: XDP_DROP, TC_ACT_OK
   REASON     why it was dropped, in the kernel's words
   AT         the function that dropped it
-  RULE       the rule of nftables that dropped it, as nft -a shows it, or the chain whose policy did
+  RULE       the rule of nftables that dropped it, as nft -a shows it, with its comment, or the chain whose policy did;
+             of iptables-legacy the table and the chain
   STACK      the kernel's stack
   LINKED     with --bytes: whether BYTES begin with a link header, else with that of IP
   LENGTH     with --bytes: the packet's length from there on
@@ -115,11 +116,12 @@ NOTES
   without type information, which is said at the start. What a classifier without direct-action returns is a class, and
   no verdict. A packet that the driver copies, or the program sends on (XDP_TX, XDP_REDIRECT), is a new
   one afterwards.
-  RULE needs fentry, fexit and Linux 6.5, and nf_tables must be loaded when the tracing begins; elsewhere there is no
-  such column. It is empty where no rule and no policy of nftables dropped the packet (iptables-legacy, other hooks), or
-  where the rule's chain has more than 4096 rules; drops by rules are rows of the table rule_drops. The stack of --drops
-  has the hook: ip_rcv is prerouting, ip_local_deliver input, ip_forward forward, __ip_local_out output, ip_output
-  postrouting.
+  RULE needs fentry and fexit, and nf_tables (from Linux 6.5 on) or ip_tables must be loaded when the tracing begins;
+  elsewhere there is no such column. It is empty where no rule and no policy of these dropped the packet (arptables,
+  other hooks), or where the rule's chain has more than 4096 rules; drops by rules are rows of the table rule_drops.
+  Rules of iptables-legacy have no names: which one it was, its counters say (iptables-legacy -t TABLE -nvL). The stack
+  of --drops has the hook: ip_rcv is prerouting, ip_local_deliver input, ip_forward forward, __ip_local_out output,
+  ip_output postrouting.
   --sort: a packet that waits longer than a second comes in parts, and so does one for which there is no room
   (--memory); how many these are is told at the end. At skb_copy_datagram_iovec and later, a UDP packet has no
   DEVICE and no NETNS any more. The kernel gives the same memory to other packets later: AGE and -t take a step for one
@@ -283,8 +285,8 @@ class _Script:
         below = ' STACK: "\\n%s";' if self.stack else ""
         below += ' LINKED: " linked %d"; LENGTH: " length %d"; BYTES: " %r";' if self.bytes else ""
         drops = 'way; REASON: "%s"; AT: "%s"; RULE: "%s'
-        tables = (f'table steps {{ way;{below} }}\ntable drops {{ {drops}" if {RULES};{below} }}\n'
-                  f'{table_rows(below)}table rule_drops {{ {drops} handle %llu";{below} }}\n')
+        tables = (f'table steps {{ way;{below} }}\ntable drops {{ {drops}" if {ANY};{below} }}\n'
+                  f'{table_rows(below)}table rule_drops {{ {drops} handle %llu%s";{below} }}\n')
         start = 'printf("Tracing packets. Ctrl-C to end.\\n");' if self.summary or self.writes else "heading(drops);"
         limit = f"interval:s:{self.seconds} {{ exit(); }}\n" if self.seconds else ""
         undecided = "print(@undecided); " if self.filter else ""
@@ -414,8 +416,8 @@ class _Script:
                       f"buf((uint8 *)($skb->head + $at), $held < {self.bytes} ? $held : {self.bytes})")
         if name == '"kfree_skb"':
             values += ", drop_reason(), ksym((uint64)args.location)"
-            return (f"if ({RULES}) {{ {LOOK_UP}  if ($by_rule && $rule.1 != 0) {{ "
-                    f"rule_drops({values}, $rule.0, $rule.1{below}); }} else {{ "
+            return (f"if ({ANY}) {{ {LOOK_UP}  if ($by_rule && $rule.1 != 0) {{ "
+                    f"rule_drops({values}, $rule.0, $rule.1, $rule.2{below}); }} else {{ "
                     f'drops({values}, $by_rule ? $rule.0 : ""{below}); }}\n  }} else {{ drops({values}, ""{below}); }}')
         return f"steps({values}{below});"
 
