@@ -495,7 +495,7 @@ class ErrorSite(Record):
     """A place where something can fail at run time; counted in the kernel, reported by script line.
 
     kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, args_lost, return_missed,
-    tail_unseen, preempted, packet_bare, packet_read, packet_headers, other failures (helper).
+    tail_unseen, preempted, packet_bare, packet_read, packet_headers, socket_unknown, other failures (helper).
     """
 
     kind: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..compiler.ir import BasicBlock
-from ..compiler.lower import packet_fields, packets
+from ..compiler.lower import packet_fields, packets, socket_filters
 from ..compiler.lower.calls import Function
 from ..compiler.lower.classic import Instruction, uses_extensions
 from ..compiler.lower.classic_text import PREFIX, read_classic
@@ -18,6 +18,10 @@ from ..types import BOOL, PACKET, Pointer, Struct, Type
 
 # A traced program's context -> what the kernel passes it for that.
 KINDS = {"sk_buff": "sk_buff", "__sk_buff": "sk_buff", "xdp_buff": "xdp_buff", "xdp_md": "xdp_buff"}
+# Structs that begin with the struct sock of a socket, or with the part of it that all of them have.
+SOCKETS = dict.fromkeys(("sock", "sock_common", "inet_sock", "inet_connection_sock", "tcp_sock", "udp_sock",
+                         "request_sock", "inet_request_sock", "tcp_request_sock", "inet_timewait_sock",
+                         "tcp_timewait_sock"), "sock")
 _PACKAGES = ["libpcap0.8 is its package in Debian and Ubuntu, libpcap in Fedora, Arch and Alpine, libpcap1 in openSUSE"]
 
 
@@ -28,20 +32,22 @@ class PacketFilter(Choice):
     packet: Struct
 
 
-def find_packet(context: CheckContext, node: Call, at: int, type: Type | None) -> Struct | None:
+def find_packet(context: CheckContext, node: Call, at: int, type: Type | None, kinds: dict[str, str] = KINDS
+                ) -> Struct | None:
     """The kernel's struct of the packet that argument ``at`` points to; None after an error."""
     target = type.to if isinstance(type, Pointer) else None
-    name = KINDS.get(target.name) if isinstance(target, Struct) else None
+    name = kinds.get(target.name) if isinstance(target, Struct) else None
     struct = context.world.find_struct(name) if name else None
     if struct is None:
         given = convert.type_name(value_type(type))
-        context.error("bad-argument", f"{node.name}() expects a pointer to a struct sk_buff, struct xdp_buff or struct "
-                      f"__sk_buff ({given} provided)", node.args[at], ["cast it: (struct sk_buff *)args.skbaddr"])
+        wanted = "struct sk_buff, struct xdp_buff, struct __sk_buff" + (", struct sock" if "sock" in kinds else "")
+        context.error("bad-argument", f"{node.name}() expects a pointer to a {' or '.join(wanted.rsplit(', ', 1))} "
+                      f"({given} provided)", node.args[at], ["cast it: (struct sk_buff *)args.skbaddr"])
     return struct
 
 
 def check_pcap(context: CheckContext, node: Call, types: Types) -> Type | None:
-    packet, text = find_packet(context, node, 1, types[1]), str(node.args[0].const)
+    packet, text = find_packet(context, node, 1, types[1], KINDS | SOCKETS), str(node.args[0].const)
     if packet is None:
         return None
     if not text.strip():
@@ -63,7 +69,17 @@ def check_pcap(context: CheckContext, node: Call, types: Types) -> Type | None:
         hints = ["each of its parts can match, but not all at once"] if problem == _REJECTS else []
         context.error("bad-filter", f"pcap(): {problem}", node.args[0], hints)
         return None
-    node.choice = PacketFilter(packets.Filter(link.instructions, program_without_link(network)), packet)
+    return _choose(context, node, packet, link.instructions, program_without_link(network))
+
+
+def _choose(context: CheckContext, node: Call, packet: Struct, link: list[Instruction],
+            network: list[Instruction] | None) -> Type | None:
+    """Take a filter, unless it asks for what a socket does not say."""
+    if packet.name == "sock" and (network is None or socket_filters.asks_unknown(network)):
+        context.error("bad-filter", "pcap(): a socket says only addresses, ports and the protocol of its packets",
+                      node.args[0])
+        return None
+    node.choice = PacketFilter(packets.Filter(link, network), packet)
     return BOOL
 
 
@@ -81,8 +97,7 @@ def _take_bytecode(context: CheckContext, node: Call, packet: Struct, text: str)
     except ValueError as problem:
         context.error("bad-filter", f"pcap(): {problem}", node.args[0])
         return None
-    node.choice = PacketFilter(packets.Filter(link, bare), packet)
-    return BOOL
+    return _choose(context, node, packet, link, bare)
 
 
 _REJECTS = "expression rejects all packets"
@@ -90,6 +105,10 @@ _REJECTS = "expression rejects all packets"
 
 def _branch_on_pcap(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
     chosen = choice_of(call, PacketFilter)
+    if chosen.packet.name == "sock":
+        socket = lo.scalar_value(call.args[1])
+        socket_filters.branch_on_socket(lo, socket, chosen.packet, chosen.filter.network or [], yes, no)
+        return
     packets.branch_on_filter(lo, lo.scalar_value(call.args[1]), chosen.packet, chosen.filter, yes, no)
 
 
@@ -112,8 +131,9 @@ def _write_packet(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 
 
 ROWS = (
-    Function("pcap", ("filter:literal", "packet:ptr"), BOOL, "Whether a packet passes a filter of tcpdump's.",
-             'pcap("tcp port 443", $skb)', check_pcap, condition=_branch_on_pcap),
+    Function("pcap", ("filter:literal", "packet:ptr"), BOOL,
+             "Whether a packet, or what a socket sends, passes a filter of tcpdump's.", 'pcap("tcp port 443", $skb)',
+             check_pcap, condition=_branch_on_pcap),
     Function("packet", ("skb:ptr",), None, "What a packet's headers say: addresses, ports, flags, lengths.",
              "packet($skb)", check_packet, value=_write_packet),
     Function("ifname", ("skb:ptr",), None, 'The network device that has a packet: "eth0".', "ifname($skb)",

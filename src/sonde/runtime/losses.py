@@ -37,6 +37,7 @@ _MESSAGES = {
     "tail_unseen": "Return not seen: the call ended with a jump to another function, which is not known.",
     "packet_bare": "A packet without the header that the filter needs: the filter does not match it.",
     "packet_read": "Part of a packet could not be read: the filter does not match it.",
+    "socket_unknown": "A filter asked for what a socket does not say of its packets: it does not match.",
     "packet_headers": "A packet with more headers of IPv6 than a filter follows: the filter does not match it.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",

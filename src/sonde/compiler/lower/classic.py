@@ -39,6 +39,17 @@ def uses_extensions(program: list[Instruction]) -> bool:
     return any(code & 0xE7 == _ABSOLUTE and k in _EXTENSIONS for code, _, _, k in program)
 
 
+def asks_length(program: list[Instruction]) -> bool:
+    """Whether a filter asks how long the packet is."""
+    return any(code & 7 in (_LD, _LDX) and code & 0xE0 == _LENGTH for code, _, _, _ in program)
+
+
+def fixed_loads(program: list[Instruction]) -> list[tuple[int, int]]:
+    """The offset and size of each load from a fixed place of the packet."""
+    return [(k, _SIZES[code & 0x18]) for code, _, _, k in program
+            if code & 7 in (_LD, _LDX) and code & 0xE0 in (_ABSOLUTE, _HEADER_LENGTH)]
+
+
 class PacketLoads(Record):
     """How a filter reads the packet: ``load(offset, size, outside)`` gives a number in network order from an offset, a
     constant or in a register, or goes to ``outside``; ``length()`` the length of the packet."""
