@@ -34,9 +34,9 @@ def slotted_maps(checked: CheckedScript, world: World) -> tuple[set[str], set[st
     are everywhere ``tid``, or ``cpu``, or the map is shared.
 
     With a budget the runtime empties maps while programs run, which slots do not allow; nor does an iterator that is
-    pinned have a runtime to read them.
+    pinned have a runtime to read them. Who shares a script's maps knows only the kernel's.
     """
-    if checked.options.gated or world.pid_namespace:
+    if checked.options.gated or checked.options.shares_maps or world.pid_namespace:
         return set(), set()
     owned = _without_other_uses(checked, {info.name for info in checked.maps.values() if _can_hold(info)
                                           and info.key in OWNERS.values()}, False)

@@ -63,7 +63,7 @@ rawtracepoint:cgroup_release /args.cgrp.root.hierarchy_id == 0/ {{
 def follow_options(spec: ScriptSpec) -> Options:
     """What FOLLOW is to be compiled with for a script."""
     units = sum([1 << at for at, (kind, _) in enumerate(spec.groups) if kind == "service"])
-    return Options(params=[str((1 << len(spec.groups)) - 1), str(units)])
+    return Options(params=[str((1 << len(spec.groups)) - 1), str(units)], shares_maps=True)
 
 
 class Misses(Record):

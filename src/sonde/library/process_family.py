@@ -93,7 +93,8 @@ class FamilyLog:
 
     def _share_map(self, source: Source) -> Session:
         """A session of a script whose ``@family`` is the traced script's."""
-        session = Session(compile_or_recall(source, Options(cpid=self._values["cpid"])), values=self._values)
+        session = Session(compile_or_recall(source, Options(cpid=self._values["cpid"], shares_maps=True)),
+                          values=self._values)
         session.maps["@family"] = self._family
         return session
 

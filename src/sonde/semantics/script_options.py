@@ -35,6 +35,7 @@ class Options(Record):
     flight: int = 0             # --flight: bytes of each CPU's region (layouts/shared_maps.py), a power of two
     sealed: bool = False        # the script is not its caller's: none of the machine's files is read for it
     discreet: bool = False      # it may follow the pointers that it is given, and make no addresses itself
+    shares_maps: bool = False   # other scripts and the runtime write to its maps, too
     sums: bool = False          # histograms keep the sum of their values, too
     kinds: list[str] = []       # of probes that it may have, besides its own and intervals; empty: all
 
