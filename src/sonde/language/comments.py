@@ -97,13 +97,15 @@ def comment_beside(text: str, offset: int) -> str:
 
 
 def _trailing_comment(line: str) -> str:
-    """The text after the first // outside of strings, if the map at ``begin`` is the last one before it."""
+    """The text after the first // outside of strings, if the map at the line's beginning is the last one before it."""
     quoted = False
     for at, char in enumerate(line):
+        if char == "@" and at:
+            break
         if char == '"' and line[at - 1:at] != "\\":
             quoted = not quoted
-        elif not quoted and line.startswith("//", at):
-            return line[at + 2:].strip() if "@" not in line[1:at] else ""
+        elif char == "/" and not quoted and line.startswith("//", at):
+            return line[at + 2:].strip()
     return ""
 
 
