@@ -40,8 +40,8 @@ NOBODY = SLOT_OWNED | SLOT_WRITTEN  # no slot begins with it, nor with a part of
 
 
 class OwnedSlot:
-    """The slot of a map's key (by default the current thread's, or CPU's): its address, the key, and the words that it
-    begins with while the key's element is put there (``taken``), and when it is there (``mine``)."""
+    """The slot of a map's key (by default the current thread's, or CPU's): its address, the key, and the word that it
+    begins with when the key's element is there (``mine``)."""
 
     def __init__(self, lo: Lower, name: str, key: Operand | None = None) -> None:
         b, spec = lo.b, lo.unit.maps[name]
@@ -55,7 +55,6 @@ class OwnedSlot:
         else:
             self.key = b.extend(key, 32, False) if key is not None else \
                 thread_id(lo) if self.of_threads else b.cpu_number()
-            self.taken = b.alu("add", self.key, 1)
             self.mine = b.alu("add", self.key, SLOT_OWNED + 1)
         shift = 33 - (slots_of(lo.unit.maps[self.table]).bit_length())
         spread = b.alu("rsh", b.alu("mul", self.key, FACTOR - (1 << 32), bits=32), shift, bits=32)
@@ -84,7 +83,10 @@ class OwnedSlot:
                 b.set(mine, b.alu("or", free, SLOT_OWNED))
             b.start(on)
             self.mine = mine
-        self.taken = b.alu("xor", self.mine, SLOT_OWNED)
+
+    def taken(self, lo: Lower) -> Reg:
+        """What it begins with while the key's element is put there."""
+        return lo.b.alu("xor", self.mine, SLOT_OWNED) if self.shared else lo.b.alu("add", self.key, 1)
 
     def written(self, lo: Lower) -> Reg:
         """What it begins with while another value is written over the element's."""
@@ -132,11 +134,11 @@ def store_value(lo: Lower, name: str, value: Operand, key: Operand | None = None
     if slot.shared:
         b.branch("jeq", owner, slot.written(lo), on, half)
         b.start(half)
-        b.branch("jeq", owner, slot.taken, on, search)
+        b.branch("jeq", owner, slot.taken(lo), on, search)
     else:
         b.branch("jeq", slot.shared_key, 0, search, half)
         b.start(half)
-        b.branch("jeq", owner, slot.taken, have, search)  # what was interrupted is taking it
+        b.branch("jeq", owner, slot.taken(lo), have, search)  # what was interrupted is taking it
     b.start(search)
     with lo.scope():
         hashed = _look_in_hash(lo, slot)
@@ -174,7 +176,7 @@ def _make_element(lo: Lower, slot: OwnedSlot, value: Operand, have: BasicBlock, 
     else:
         b.branch("jeq", slot.shared_key, 0, outside, claim)
     b.start(claim)
-    owner = b.compare_exchange(slot.address, 0, slot.taken)
+    owner = b.compare_exchange(slot.address, 0, slot.taken(lo))
     b.branch("jeq", owner, 0, claimed, lost)
     b.start(claimed)
     b.store(slot.address, VALUE, value)
