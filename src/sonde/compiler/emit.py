@@ -263,10 +263,15 @@ class Emitter:
             else:
                 rest.append((i + 1, arg))
         self.parallel(moves)
+        expected = op.args[1] if op.kind == "cmpxchg" else None  # which r0 takes
         for register, arg in rest:
-            self.move(register, arg)
-        if op.kind == "cmpxchg":
-            self.put(asm.alu("mov", 0, 2))
+            if register != 2 or not isinstance(expected, int):
+                self.move(register, arg)
+        if expected is not None:
+            if isinstance(expected, int):
+                self.move(0, expected)
+            else:
+                self.put(asm.alu("mov", 0, 2))
             self.put(asm.compare_exchange(1, 0, 3, 8))
         else:
             self.put(asm.call_helper(op.imm) if op.kind == "call" else asm.call_kfunc(op.imm) if op.kind == "kfunc"

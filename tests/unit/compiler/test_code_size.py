@@ -24,7 +24,7 @@ def instructions(code: bytes) -> int:
     ("tracepoint:syscalls:sys_exit_read /pid == 5/ { @ = hist(args.ret); }", 81),
     ("tracepoint:syscalls:sys_exit_read { @ = lhist(args.ret, 0, 1000, 100); }", 45),
     ("tracepoint:syscalls:sys_exit_read { @ = stats(args.ret); }", 38),
-    ("tracepoint:syscalls:sys_enter_read { @s[tid] = nsecs; }", 68),
+    ("tracepoint:syscalls:sys_enter_read { @s[tid] = nsecs; }", 67),
     ("tracepoint:syscalls:sys_exit_read /@s[tid]/ { @ = hist(nsecs - @s[tid]); delete(@s, tid); }", 95),
     ("profile:hz:99 { @[kstack] = count(); }", 107),
     ('tracepoint:syscalls:sys_enter_openat { printf("%d %s %s\\n", pid, comm, str(args.filename)); }', 63),

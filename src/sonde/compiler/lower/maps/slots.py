@@ -34,8 +34,6 @@ from ..tasks import thread_id
 
 FACTOR = 0x9E3779B1  # 2^32 / golden ratio: ids that follow each other come to lie far apart
 VALUE, OTHERS = 8, 16  # in a slot
-
-
 NOBODY = SLOT_OWNED | SLOT_WRITTEN  # no slot begins with it, nor with a part of it and no key
 
 
