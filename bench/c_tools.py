@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import rows
-from run import build, run_times, statistics
+from run import build, compile_bytecode, run_times, statistics
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -252,6 +252,7 @@ def main() -> int:
         return run_in_guest(options)
     only = options.only.split(",") if options.only else []
     chosen = [pair for pair in PAIRS if (pair.name in only if only else pair.functions == bool(options.guest))]
+    compile_bytecode()
     measured: dict[str, Any] = {}
     with prepared(100 if options.guest else 20) as bench, statistics():
         for pair in chosen:

@@ -45,11 +45,8 @@ by hand in C (libbpf-tools), on the same work, in turn. Kernel time is Sonde's a
 pairs, by the kernel's statistics, whose cost is in both. The other columns have Sonde's figure and C's; CPU time is of
 the whole run and from the moment before the work on, memory what the process shows at most. The kernel's memory for
 maps and rings comes on top: Sonde's ring has up to 64 MiB (`perf_rb_pages`), of which the process maps 2 MiB at a time.
-Rows without CPU time from the work on are from before that, when it mapped the whole ring; since then opensnoop shows
-25 MiB, execsnoop 23, statsnoop, tcplife and tcpstates 19, exitsnoop 17. Where the C tool prints fewer rows than there
-were events, it lost them, and took less time. runqlat, runqslower, wakeuptime and biolatency were measured later than
-the others, in two rounds on a busy machine, when their maps had got slots: before, runqlat took 0.89, runqslower 1.10,
-wakeuptime 0.79 and biolatency 1.25 of C's kernel time.
+Where the C tool prints fewer rows than there were events, it lost them, and took less time. All rows are of one run of
+two rounds (`--rounds 2`) on 29 November, on a machine that did nothing else.
 
 """
 
@@ -64,22 +61,9 @@ time and the rows mean something.
 
 
 SINCE = """
-Since this table the end of a tool takes less: `clear()` reads no map, a table of slots is read where it is used, and
-kernel symbols are looked up in the text of `/proc/kallsyms`, which needs no index. These are CPU seconds from the
-moment before the work to the end, with Sonde before that, with this one and with C, and MiB at most with either Sonde:
-the best of two rounds at a load of 20 to 32 (`bench/c_tools.py --rounds 2 --only NAME,NAME`).
-
-| tool | before | now | C | MiB before | now |
-|---|---|---|---|---|---|
-| offcputime | 0.207 | 0.127 | 0.193 | 35 | 25 |
-| wakeuptime | 0.170 | 0.091 | 0.005 | 33 | 19 |
-| execsnoop | 0.082 | 0.036 | 0.010 | 23 | 15 |
-| opensnoop | 0.140 | 0.124 | lost most | 25 | 23 |
-| tcplife | 0.070 | 0.066 | 0.061 | 18 | 16 |
-
-So of these offcputime alone reaches the goal of 1.0. The kernel takes 0.04 s for the text of `/proc/kallsyms`, with
-122,000 symbols (`time cat /proc/kallsyms`). C's offcputime reads it at the end too, C's wakeuptime before the work.
-opensnoop takes 2 us for each line that it prints.
+From the work on, statsnoop, killsnoop and gethostlatency take no more CPU time than those in C, the others more. What
+has kernel symbols to name reads the text of `/proc/kallsyms`, for which the kernel takes 0.04 s, with 122,000 symbols
+(`time cat /proc/kallsyms`).
 """
 
 
