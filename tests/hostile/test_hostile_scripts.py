@@ -23,7 +23,7 @@ from support import SOURCE, environment, run_sonde, sonde_command
 MUTANTS = int(os.environ.get("SONDE_HOSTILE_MUTANTS", "300"))
 LARGE = int(os.environ.get("SONDE_HOSTILE_LARGE", "4"))
 SEED = int(os.environ.get("SONDE_FUZZ_SEED", "20261121"))
-SECONDS, MEMORY = 10, 500 << 20
+PIECES, MEMORY = 150, 500 << 20
 
 TOKENS = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\w$@.]+|\s+|[^\w\s]')
 ODD = ["0", "-1", "18446744073709551615", "9223372036854775808", "99999999999999999999", "@", "$", "@x", "$x", "[", "]",
@@ -125,6 +125,7 @@ MEASURED = """
 import resource, sys
 sys.path[:0] = sys.argv[1:3]
 from compiled import world
+from pace import pieces
 from sonde.compiling import compile
 from sonde.errors import CompileError
 from sonde.semantics.script_options import Options
@@ -138,22 +139,22 @@ except CompileError as error:
 used = resource.getrusage(resource.RUSAGE_SELF)
 # Not ru_maxrss, which begins with what the parent had when it forked.
 own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM:"))
-print(said, used.ru_utime + used.ru_stime, own * 1024)
+print(said, pieces(used.ru_utime + used.ru_stime), own * 1024)
 """
 
 
 def measured(text: str) -> tuple[str, float, int]:
-    """(what became of it, seconds of CPU, bytes of memory)."""
+    """(what became of it, CPU time in pieces of work (pace.py), bytes of memory)."""
     done = subprocess.run([sys.executable, "-c", MEASURED, str(SOURCE), str(Path(__file__).parents[1])], input=text,
                           capture_output=True, text=True, env=environment(None), check=False, timeout=110)
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{text[:500]}"
-    said, seconds, memory = done.stdout.split()
-    return said, float(seconds), int(memory)
+    said, spent, memory = done.stdout.split()
+    return said, float(spent), int(memory)
 
 
 def check_cost(text: str) -> str:
-    said, seconds, memory = measured(text)
-    assert memory <= MEMORY and seconds <= SECONDS, f"{said}: {seconds:.1f} s, {memory >> 20} MiB: {text[:300]}"
+    said, spent, memory = measured(text)
+    assert memory <= MEMORY and spent <= PIECES, f"{said}: {spent:.1f} pieces, {memory >> 20} MiB: {text[:300]}"
     return said
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compiled import world
+from pace import pieces
 from sonde.base.wildcards import pattern_matcher
 from sonde.compiling import compile
 from sonde.compiling.compile_child import compile_apart
@@ -18,7 +19,7 @@ from sonde.errors import CompileError, UsageError
 from sonde.semantics.script_options import Options
 from sonde.source import Source
 
-SECONDS, MEMORY = 10, 500 << 20
+PIECES, MEMORY = 150, 500 << 20  # ten to fifteen seconds
 
 
 def chain(first: str, line: Callable[[int], str], last: str, count: int = 30) -> str:
@@ -67,8 +68,8 @@ def bombs() -> Iterator[tuple[str, str, str]]:
 
 
 def outcome(work: Callable[[], object]) -> tuple[str, float, int]:
-    """What is said against a script, the CPU time that it takes, and how much memory the child that compiles it needs
-    beyond ours."""
+    """What is said against a script, the CPU time that it takes in pieces of work (pace.py), and how much memory the
+    child that compiles it needs beyond ours."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -80,22 +81,23 @@ def outcome(work: Callable[[], object]) -> tuple[str, float, int]:
         except BaseException as error:
             said = f"{type(error).__name__}: {error}"
         used = resource.getrusage(resource.RUSAGE_SELF)
-        os.write(write, f"{used.ru_utime + used.ru_stime} {(used.ru_maxrss - before) << 10} {said[:300]}".encode())
+        spent = pieces(used.ru_utime + used.ru_stime)
+        os.write(write, f"{spent} {(used.ru_maxrss - before) << 10} {said[:300]}".encode())
         os._exit(0)
     os.close(write)
     with open(read, encoding="utf-8") as file:
         text = file.read()
     os.waitpid(child, 0)
-    seconds, memory, said = (text or "99 0 no answer").split(" ", 2)
-    return said, float(seconds), int(memory)
+    spent, memory, said = (text or "inf 0 no answer").split(" ", 2)
+    return said, float(spent), int(memory)
 
 
 @pytest.mark.parametrize(("text", "refusal"), [pytest.param(text, words, id=name) for name, text, words in bombs()])
 def test_no_few_lines_take_long_or_much_memory(text: str, refusal: str) -> None:
     world()
-    said, seconds, memory = outcome(lambda: compile(Source("bomb", text), Options(), world()))
+    said, spent, memory = outcome(lambda: compile(Source("bomb", text), Options(), world()))
     assert refusal in said and said.startswith("CompileError" if refusal else ""), said
-    assert seconds < SECONDS and memory < MEMORY
+    assert spent < PIECES and memory < MEMORY
 
 
 def test_headers_that_include_each_other_twice(tmp_path: Path) -> None:
@@ -107,22 +109,22 @@ def test_headers_that_include_each_other_twice(tmp_path: Path) -> None:
     (tmp_path / "c8.h").write_text("struct t { int x; };\n")
     for header, words in (("a.h", "include"), ("c0.h", "more than 4000 files")):
         text = f'#include "{tmp_path / header}"\nbegin {{ }}'
-        said, seconds, memory = outcome(lambda text=text: compile(text, Options(), world()))  # type: ignore[misc]
-        assert words in said and seconds < SECONDS and memory < MEMORY, said
+        said, spent, memory = outcome(lambda text=text: compile(text, Options(), world()))  # type: ignore[misc]
+        assert words in said and spent < PIECES and memory < MEMORY, said
 
 
 def test_a_large_header_that_is_included_often_is_refused(tmp_path: Path) -> None:
     (tmp_path / "big.h").write_text("".join(f"struct s{i} {{ int x; }};\n" for i in range(50_000)))
     text = f'#include "{tmp_path}/big.h"\n' * 100 + "begin { }"
-    said, seconds, memory = outcome(lambda: compile(text, Options(), world()))
-    assert "more than 1200000 words" in said and seconds < SECONDS and memory < MEMORY, said
+    said, spent, memory = outcome(lambda: compile(text, Options(), world()))
+    assert "more than 1200000 words" in said and spent < PIECES and memory < MEMORY, said
 
 
 def test_patterns_of_many_stars_are_answered_at_once() -> None:
     matches = pattern_matcher("*a" * 200 + "*b")
     before = time.process_time()
     assert not matches("a" * 4000) and matches("a" * 4000 + "b")
-    assert time.process_time() - before < 1
+    assert pieces(time.process_time() - before) < 10
 
 
 @pytest.mark.parametrize(("pattern", "yes", "no"), [

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pace import pieces
 from sonde.kernel.foreign.d_names import MOST_SHOWN, demangle_d
 from sonde.kernel.foreign.demangle import demangle
 from sonde.kernel.foreign.swift_names import demangle_swift
@@ -97,7 +98,7 @@ def test_names_that_would_be_huge() -> None:
                  "_D1a" + "FC1b" * 1000 + "Zv", "_D1aF" + "DM" * 4000, "_D" + "__T1a" * 1000, "_D1aQb" * 1000,
                  "$s4main" + "1a" * 1000 + "yyF", "$s4main3foo" + "_" * 2000, "$s4main3foo" + "S2" * 900 + "F"):
         assert len(demangle_d(name) or demangle_swift(name) or "") <= MOST_SHOWN
-    assert time.process_time() - began < 5
+    assert pieces(time.process_time() - began) < 50
 
 
 @settings(max_examples=300)

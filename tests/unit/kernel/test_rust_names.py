@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pace import pieces
 from sonde.kernel.foreign.demangle import demangle
 from sonde.kernel.foreign.rust_names import MOST_SHOWN, demangle_rust
 
@@ -70,7 +71,7 @@ def test_a_short_name_of_a_long_text() -> None:
     assert demangle_rust(doubling(2)) == "a::b::<(i32, i32), ((i32, i32), (i32, i32))>"
     begin = time.process_time()
     shown = demangle_rust(doubling(60))
-    assert shown is None and time.process_time() - begin < 2
+    assert shown is None and pieces(time.process_time() - begin) < 20
     deep = demangle_rust("_RINvC1a1b" + "S" * 500 + "lE")
     assert deep is None
 
