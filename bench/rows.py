@@ -45,8 +45,9 @@ by hand in C (libbpf-tools), on the same work, in turn. Kernel time is Sonde's a
 pairs, by the kernel's statistics, whose cost is in both. The other columns have Sonde's figure and C's; CPU time is of
 the whole run and from the moment before the work on, memory what the process shows at most. The kernel's memory for
 maps and rings comes on top: Sonde's ring has up to 64 MiB (`perf_rb_pages`), of which the process maps 2 MiB at a time.
-Where the C tool prints fewer rows than there were events, it lost them, and took less time. All rows are of one run of
-two rounds (`--rounds 2`) on 29 November, on a machine that did nothing else.
+Where the C tool prints fewer rows than there were events, it lost them, and took less time. The rows are of one run of
+two rounds (`--rounds 2`) on 29 November, on a machine that did nothing else; that of hardirqs was measured again
+that day, when the tool had changed, in three rounds (`--rounds 3`) beside other work.
 
 """
 
