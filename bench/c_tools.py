@@ -40,7 +40,8 @@ ROOT = Path(__file__).resolve().parents[1]
 class Pair(NamedTuple):
     """``work``: arguments of nswork, once the tools trace. ``row``: the text that marks a row of that work, if the tool
     prints a row for each event. ``functions``: the pair traces kernel functions. In the arguments {binary} is nswork,
-    {libc} its C library, {disk} something to read from with a block device below it, {folder} a folder for files."""
+    {libc} its C library, {disk} something to read from with a block device below it, {folder} a folder for files,
+    {mounted} one whose pages are written back (a guest's other folders are in memory)."""
 
     name: str
     work: tuple[str, ...]
@@ -79,12 +80,12 @@ PAIRS = (
     Pair("filelife", ("files", "2000", "{folder}"), "nsfile", functions=True),
     Pair("filetop", ("files", "2000", "{folder}"), functions=True),
     Pair("vfsstat", ("files", "2000", "{folder}"), functions=True),
-    Pair("cachestat", ("files", "2000", "{folder}"), functions=True),
+    Pair("cachestat", ("dirty", "4096", "{mounted}"), functions=True),
     Pair("capable", ("chroot", "4000"), "nswork", functions=True),
     Pair("solisten", ("listen", "2000"), "nswork", functions=True),
     Pair("tcpconnect", ("tcp", "1000"), "nswork", functions=True),
-    Pair("tcptop", ("tcp", "1000"), functions=True),
-    Pair("tcprtt", ("tcp", "1000"), functions=True),
+    Pair("tcptop", ("stream", "2000"), functions=True),
+    Pair("tcprtt", ("stream", "2000"), functions=True),
     Pair("tcpsynbl", ("tcp", "1000"), functions=True),
     Pair("slabratetop", ("openat", "10000"), functions=True),
     Pair("klockstat", ("switch", "4000"), functions=True),
@@ -114,30 +115,50 @@ def hits(pid: int) -> int:
 
 
 class Bench(NamedTuple):
-    """Where a pair runs: the words that stand for places, and how long a tool may take to start."""
+    """Where a pair runs: the words that stand for places, how long a tool may take to start, and how long from its
+    first event until it has attached all of its programs."""
 
     places: dict[str, str]
     patience: float
+    pause: float
 
     def words(self, arguments: tuple[str, ...]) -> list[str]:
         return [each.format(**self.places) for each in arguments]
 
 
 @contextmanager
-def prepared(patience: float) -> Iterator[Bench]:
+def prepared(guest: bool) -> Iterator[Bench]:
     """nswork, and what it reads and writes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         binary = build(folder)
         disk = folder / "disk"
-        if patience > 20 and not subprocess.run(["modprobe", "null_blk"], check=False).returncode:
+        if guest and not subprocess.run(["modprobe", "null_blk"], check=False).returncode:
             disk = Path("/dev/nullb0")  # a guest's own folders are in memory
         else:
             disk.write_bytes(bytes(1 << 20))
             os.sync()
         listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=True).stdout
         libc = next(line.split()[2] for line in listed.splitlines() if "libc.so" in line)
-        yield Bench({"binary": str(binary), "libc": libc, "disk": str(disk), "folder": name}, patience)
+        with mounted(folder / "mounted", guest) as other:
+            places = {"binary": str(binary), "libc": libc, "disk": str(disk), "folder": name, "mounted": other}
+            yield Bench(places, 100, 3) if guest else Bench(places, 20, 0.3)
+
+
+@contextmanager
+def mounted(folder: Path, guest: bool) -> Iterator[str]:
+    """A folder; in a guest it is of an ext4 on a disk in memory."""
+    folder.mkdir()
+    if not guest:
+        yield str(folder)
+        return
+    for command in (["modprobe", "brd", "rd_nr=1", "rd_size=65536"], ["mkfs.ext4", "-q", "-b", "4096", "/dev/ram0"],
+                    ["mount", "/dev/ram0", str(folder)]):
+        subprocess.run(command, check=True)
+    try:
+        yield str(folder)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def end(process: subprocess.Popen[bytes], patience: float) -> Any:
@@ -169,7 +190,7 @@ def measure(command: list[str], pair: Pair, bench: Bench) -> Figures:
                     raise RuntimeError(output.read(500).decode(errors="replace") or "its programs never run")
                 subprocess.run([binary, kind, "20", *most[1:]], check=True)
             start = time.perf_counter() - begun
-            time.sleep(0.3)
+            time.sleep(bench.pause)
             before, started = run_times(process.pid), cpu_seconds(process.pid)
             subprocess.run([binary, kind, *most], check=True)
             after = run_times(process.pid)
@@ -254,7 +275,7 @@ def main() -> int:
     chosen = [pair for pair in PAIRS if (pair.name in only if only else pair.functions == bool(options.guest))]
     compile_bytecode()
     measured: dict[str, Any] = {}
-    with prepared(100 if options.guest else 20) as bench, statistics():
+    with prepared(bool(options.guest)) as bench, statistics():
         for pair in chosen:
             rounds = compare(pair, options, bench)
             if rounds is not None:

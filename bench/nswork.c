@@ -4,6 +4,7 @@
  * nswork openat N               N openat system calls of eight paths that do not exist
  * nswork call N                 N calls of f(path, number)
  * nswork tcp N                  N loopback TCP connections, opened, accepted and closed
+ * nswork stream N              N pieces of 512 bytes sent and received over one loopback TCP connection
  * nswork burst N SIZE USEC      N getppid calls, a pause of USEC after each SIZE
  * nswork pace N RATE           N getppid calls, RATE each second: what is due in each millisecond at once
  * nswork flood THREADS SPIN KIND
@@ -12,6 +13,7 @@
  * nswork stat N                 N calls of stat() of eight paths that do not exist
  * nswork exec N                 N processes that execute /bin/true, one after another
  * nswork files N FOLDER         N files made in FOLDER, written, read and removed
+ * nswork dirty N FOLDER         N pages of a file in FOLDER, which are in memory, written; each 64 are written back
  * nswork disk N FILE            N reads of 4 KiB past the page cache, from FILE (a block device, or a file of 1 MiB)
  * nswork sync N FOLDER          N calls of fsync() for a file in FOLDER
  * nswork mount N                N times a tmpfs mounted and unmounted, in a mount namespace of its own
@@ -73,26 +75,53 @@ static void calls(long n)
 		f(paths[i & 7], i & 0xffff);
 }
 
-static void tcp(long n)
+/* A listening socket of the loopback; its address. */
+static int listening(struct sockaddr_in *address)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t size = sizeof(address);
+	socklen_t size = sizeof(*address);
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 
-	if (listener < 0 || bind(listener, (void *)&address, size) || listen(listener, 16) ||
-	    getsockname(listener, (void *)&address, &size))
+	*address = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	if (listener < 0 || bind(listener, (void *)address, size) || listen(listener, 16) ||
+	    getsockname(listener, (void *)address, &size))
 		exit(1);
+	return listener;
+}
+
+static int connected(const struct sockaddr_in *address)
+{
+	int s = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (s < 0 || connect(s, (const void *)address, sizeof(*address)))
+		exit(1);
+	return s;
+}
+
+static void tcp(long n)
+{
+	struct sockaddr_in address;
+	int listener = listening(&address);
+
 	while (n-- > 0) {
 		struct linger at_once = { 1, 0 };
-		int s = socket(AF_INET, SOCK_STREAM, 0);
+		int s = connected(&address), c = accept(listener, NULL, NULL);
 
-		if (s < 0 || connect(s, (void *)&address, size))
-			exit(1);
-		int c = accept(listener, NULL, NULL);
 		setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)); /* no TIME_WAIT: ports are few */
 		close(s);
 		close(c);
 	}
+}
+
+static void stream(long n)
+{
+	struct sockaddr_in address;
+	int listener = listening(&address), s = connected(&address), c = accept(listener, NULL, NULL);
+	char piece[512] = "";
+
+	while (n-- > 0)
+		if (send(s, piece, sizeof(piece), 0) != sizeof(piece) ||
+		    recv(c, piece, sizeof(piece), MSG_WAITALL) != sizeof(piece))
+			exit(1);
 }
 
 static void stats(long n)
@@ -128,6 +157,20 @@ static void files(long n, const char *folder)
 		    close(fd) || unlink("nsfile"))
 			exit(1);
 	}
+}
+
+static void dirty(long n, const char *folder)
+{
+	static char page[4096];
+	int fd = chdir(folder) ? -1 : open("nsfile", O_RDWR | O_CREAT, 0600);
+
+	if (ftruncate(fd, 64 * sizeof(page)))
+		exit(1);
+	for (long i = 0; i < n; i++)
+		if (pwrite(fd, page, sizeof(page), (i & 63) * sizeof(page)) != sizeof(page) ||
+		    ((i & 63) == 63 && sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)))
+			exit(1);
+	unlink("nsfile");
 }
 
 static void disk(long n, const char *path)
@@ -316,12 +359,16 @@ int main(int argc, char **argv)
 		calls(n);
 	else if (!strcmp(argv[1], "tcp"))
 		tcp(n);
+	else if (!strcmp(argv[1], "stream"))
+		stream(n);
 	else if (!strcmp(argv[1], "stat"))
 		stats(n);
 	else if (!strcmp(argv[1], "exec"))
 		execs(n);
 	else if (!strcmp(argv[1], "files") && argc > 3)
 		files(n, argv[3]);
+	else if (!strcmp(argv[1], "dirty") && argc > 3)
+		dirty(n, argv[3]);
 	else if (!strcmp(argv[1], "disk") && argc > 3)
 		disk(n, argv[3]);
 	else if (!strcmp(argv[1], "sync") && argc > 3)
