@@ -3,8 +3,9 @@
 A spec is taken from there if everything that compiling it depended on is unchanged. Most answers of a World cannot
 change before the next boot as long as the same modules are loaded: those are ``LASTING``, and the boot, the modules and
 Sonde's privileges are part of the key. The contents of tracefs may change at any time: its texts are kept with the
-spec, and read again; filters of packets are compiled again by libpcap, and compared. After any other question, such as
-one about a program or a process, or if the script includes a file, the spec is not kept.
+spec, and read again; filters of packets are compiled again by libpcap, and compared. With answers about a program or
+library the state of the files that these depend on is kept (``OF_PROGRAMS``; see program_states). After any other
+question, such as one about a process, or if the script includes a file, the spec is not kept.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from ..semantics.script_options import Options
     from ..source import Source
-    from ..spec import ClassicFilter, KernelFunction, ScriptSpec, TracepointFormat
+    from ..spec import ClassicFilter, Implementation, KernelFunction, ScriptSpec, TracepointFormat
+    from .program_states import ProgramStates
 
 PREFIX = "spec-"
 MOST_FILES, MOST_BYTES = 256, 32 << 20
@@ -32,6 +34,10 @@ LASTING = frozenset((
     "struct_names", "raw_tracepoints", "raw_tracepoint_args", "syscall_number", "kernel_functions",
     "is_function_traceable", "takes_typed_program", "is_changed", "forbidden_functions", "kernel_function",
     "function_names", "functions_taking"))
+OF_PROGRAMS = frozenset((  # questions about the ELF file at a path
+    "user_functions", "user_bits", "user_object", "user_offset", "user_prototype", "user_type", "usdt_probes",
+    "inlined_copies", "go_version", "entry_distances", "return_hazard", "function_ends", "is_instruction_start",
+    "file_problem"))
 # Where functions are listed: that there is such a file and that it can be seen is part of the key.
 _LISTS = ("/sys/kernel/tracing/available_filter_functions", "/sys/kernel/debug/tracing/available_filter_functions",
           "/sys/kernel/debug/kprobes/blacklist")
@@ -44,11 +50,40 @@ class RecordingWorld:
         self._world = world
         self.lasting = True
         self.texts: dict[str, bytes | None] = {}  # what was read of tracefs, by path; None: there was none
+        self.programs: ProgramStates | None = None  # None: no question was about one
         self.filters: dict[tuple[str, str], bytes] = {}  # what libpcap made of expressions, by these and the link
 
     def __getattr__(self, name: str) -> Any:
+        if name in OF_PROGRAMS:
+            return lambda path, *others, **named: self._ask_of_program(name, path, *others, **named)
         self.lasting &= name in LASTING
         return getattr(self._world, name)
+
+    def _ask_of_program(self, question: str, path: str, *others: Any, **named: Any) -> Any:
+        self.lasting = self.lasting and self._programs().note_program(path)
+        return getattr(self._world, question)(path, *others, **named)
+
+    def _programs(self) -> ProgramStates:
+        if self.programs is None:
+            from .program_states import ProgramStates
+            self.programs = ProgramStates()
+        return self.programs
+
+    def find_binaries(self, name: str, pid: int = 0) -> list[str]:
+        """As the World says; what matches a pattern, and what processes run, may be more the next time."""
+        from ..kernel.names.binaries import paths_looked_at
+        looked = [] if pid else paths_looked_at(name)
+        self.lasting &= bool(looked)
+        if self.lasting:
+            self._programs().note_name(name, looked)
+        paths: list[str] = self._world.find_binaries(name, pid)
+        return paths
+
+    def implementations(self, path: str, names: list[str], pid: int = 0) -> dict[int, Implementation]:
+        """As the World says; which code serves an indirect function is asked again."""
+        answer: dict[int, Implementation] = self._ask_of_program("implementations", path, names, pid)
+        self.lasting &= not answer
+        return answer
 
     def has_feature(self, name: str) -> bool:
         """As the World says; but a feature that could not be tested this time may be the next time."""
@@ -102,6 +137,7 @@ def script_key(source: Source, options: Options) -> bytes:
     except OSError:
         return b""
     machine = [boot, *os.uname(), syscalls.effective_capabilities(), modules,
+               places.debug_directories, places.debuginfod_servers(),
                *[_identify(path) for path in ("/proc/self/ns/pid", "/proc/self/ns/mnt", *_LISTS)]]
     wanted = [bool(value) if name == "cpid" else value for name, value in zip(options._fields, options.values())]
     return marshal.dumps([package_identity(), machine, *source.values(), *wanted], FORM)
@@ -112,8 +148,9 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
     data = read_cache(_file_name(key)) or b""
     if len(data) < 8 or digest(data[8:]) != data[:8]:
         return None
-    stored_key, texts, filters, packed = marshal.loads(data[8:])
-    if stored_key != key or any(_read(path) != text for path, text in texts.items()) or not _same_filters(filters):
+    stored_key, texts, filters, programs, packed = marshal.loads(data[8:])
+    if stored_key != key or any(_read(path) != text for path, text in texts.items()) or not _same_filters(filters) \
+            or programs is not None and not _same_programs(programs):
         return None
     from .spec_codec import unpack_spec
     return unpack_spec(packed)
@@ -130,8 +167,11 @@ def keep_compiled(key: bytes, spec: ScriptSpec, options: Options, witness: Recor
         if map.name == CURRENT:
             from ..kernel.tasks.current_task import locator_of_kernel
             spec.locator = locator_of_kernel(map.cpus)  # so that the next start need not look into BTF
+    programs = witness.programs.to_keep() if witness.programs is not None else None
+    if witness.programs is not None and programs is None:
+        return
     try:
-        data = marshal.dumps([key, witness.texts, witness.filters, pack_spec(spec)], FORM)
+        data = marshal.dumps([key, witness.texts, witness.filters, programs, pack_spec(spec)], FORM)
     except NotPlainError:
         return
     if write_cache(_file_name(key), [digest(data), data]):
@@ -148,6 +188,12 @@ def _same_filters(filters: dict[tuple[str, str], bytes]) -> bool:
         return True
     from ..kernel.pcap import compile_filter
     return all(_filter_bytes(compile_filter(*key)) == made for key, made in filters.items())
+
+
+def _same_programs(states: Any) -> bool:
+    """Whether the files that answers about programs depended on are as they were."""
+    from .program_states import are_same
+    return are_same(states)
 
 
 def _file_name(key: bytes) -> str:

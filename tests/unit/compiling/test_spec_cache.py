@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +13,13 @@ import pytest
 from compiled import world
 from sonde.base import package_files
 from sonde.base.cache_dir import thin_cache, write_cache
-from sonde.compiling import compile, spec_cache
+from sonde.compiling import compile, program_states, spec_cache
 from sonde.compiling.spec_cache import RecordingWorld, keep_compiled, load_compiled, script_key
 from sonde.compiling.spec_codec import NotPlainError, pack_spec, unpack_spec
 from sonde.errors import CompileError
+from sonde.kernel import places
+from sonde.kernel.foreign.files import open_elf
+from sonde.kernel.types.world import UserSide
 from sonde.semantics.script_options import Options
 from sonde.source import Source, Span
 from sonde.spec import ClassicFilter, MapSpec, ScriptSpec
@@ -172,8 +176,12 @@ def test_lasting_answers_are_kept_and_others_are_not() -> None:
     assert not lasts(lambda w: w.kernel_function("f", "bpf:3"))
     assert lasts(lambda w: w.kernel_symbol("bpf_trace_run4"))
     assert not lasts(lambda w: w.kernel_symbol("nowhere"))
-    for name in ("user_functions", "find_binaries", "process_symbol", "cgroup_id", "usdt_probes"):
+    for name in ("process_symbol", "cgroup_id", "source_lines", "find_import"):
         assert not lasts(lambda w, name=name: getattr(w, name))
+    for what in ("", "/proc/*/exe", "/proc/1/exe", "/bin/tru*", "lib*"):
+        assert not lasts(lambda w, what=what: w.find_binaries(what))
+    assert not lasts(lambda w: w.find_binaries("/bin/true", 1))
+    assert not lasts(lambda w: w.user_functions("/no/such/file"))
 
 
 @pytest.fixture
@@ -188,7 +196,7 @@ def tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def witness_of(tracefs: Path) -> RecordingWorld:
     witness = RecordingWorld(SimpleNamespace(tracefs=str(tracefs), tracepoint_format=lambda *event: None,
-                                             user_functions=[]))
+                                             find_import=None))
     witness.tracepoint_format("a", "b")
     return witness
 
@@ -216,7 +224,7 @@ def test_an_event_that_was_missing_and_is_there_now_is_a_miss(tracefs: Path) -> 
 
 def test_what_does_not_last_is_not_written(tracefs: Path) -> None:
     witness = witness_of(tracefs)
-    _ = witness.user_functions
+    _ = witness.find_import
     keep_compiled(key_of(), spec_of(SCRIPT), Options(), witness)
     assert load_compiled(key_of()) is None
 
@@ -280,6 +288,79 @@ def test_a_spec_with_a_filter_is_kept_as_long_as_libpcap_makes_the_same_of_it(
     keep_compiled(b"key", spec_of(SCRIPT), Options(), witness)
     assert witness.lasting and load_compiled(b"key") is not None
     made["ip"] = ClassicFilter([(6, 0, 0, 3)])
+    assert load_compiled(b"key") is None
+
+
+# --- programs
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program of a name that nothing else has, which was made long ago, and folders in which it is found."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/first:{tmp_path}/bin")
+    monkeypatch.setattr(program_states, "SETTLED", -10**12)
+    monkeypatch.setattr(places, "debug_directories", [str(tmp_path / "debug")])
+    file = tmp_path / "bin" / "only-here"
+    file.parent.mkdir()
+    shutil.copy("/bin/true", file)
+    return file
+
+
+def is_recalled(program: Path) -> bool:
+    """Whether a spec with answers about a program is found after it was to be stored."""
+    witness = RecordingWorld(UserSide())
+    assert witness.find_binaries(program.name) == [str(program)]
+    assert witness.user_bits(str(program)) == 64
+    keep_compiled(b"key", spec_of(SCRIPT), Options(), witness)
+    return load_compiled(b"key") is not None
+
+
+def test_answers_about_a_program_last_until_it_is_another(program: Path) -> None:
+    assert is_recalled(program)
+    os.utime(program, ns=(1, 1))
+    assert load_compiled(b"key") is None and is_recalled(program)
+    shutil.copy("/bin/false", program.with_name("other"))
+    os.replace(program.with_name("other"), program)
+    assert load_compiled(b"key") is None and is_recalled(program)
+    program.unlink()
+    assert load_compiled(b"key") is None
+
+
+def test_a_program_of_the_same_name_that_comes_first_is_seen(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_recalled(program)
+    first = program.parent.parent / "first"
+    first.mkdir()
+    shutil.copy(program, first / program.name)
+    assert load_compiled(b"key") is None
+    shutil.rmtree(first)
+    assert load_compiled(b"key") is not None
+    monkeypatch.setenv("PATH", "/bin")
+    assert load_compiled(b"key") is None
+
+
+def test_debug_information_that_comes_is_seen(program: Path) -> None:
+    assert is_recalled(program)
+    digits = open_elf(str(program)).build_id.hex()
+    debug = program.parent.parent / "debug" / ".build-id" / digits[:2] / f"{digits[2:]}.debug"
+    debug.parent.mkdir(parents=True)
+    debug.write_bytes(b"something")
+    assert load_compiled(b"key") is None and is_recalled(program)
+    assert write_cache(f"debuginfo-{digits}", [b"something"])
+    assert load_compiled(b"key") is None
+
+
+def test_a_program_that_was_changed_just_now_may_be_changed_again(program: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_states, "SETTLED", 10**12)
+    assert not is_recalled(program)
+
+
+def test_a_program_that_changes_while_it_is_asked_about_is_not_believed(program: Path) -> None:
+    witness = RecordingWorld(UserSide())
+    assert witness.user_bits(str(program)) == 64 and witness.lasting
+    os.utime(program, ns=(1, 1))
+    keep_compiled(b"key", spec_of(SCRIPT), Options(), witness)
     assert load_compiled(b"key") is None
 
 

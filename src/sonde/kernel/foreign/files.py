@@ -418,6 +418,13 @@ class ElfFile(ForeignFile):
                     return debug
         return None
 
+    def debug_sources(self) -> tuple[list[str], list[str]]:
+        """Where its symbols and debug information are looked for beside itself: paths, and names in the store."""
+        if self._has_symbols and self.has_debug_info:
+            return [], []
+        others = self._debug.debug_sources()[0] if self._debug is not None else []
+        return self._debug_candidates() + others, symbol_store.names_of(self.build_id)
+
     def _debug_candidates(self) -> list[str]:
         if not self.build_id:
             return []  # no cheap check that a file belongs to this one

@@ -7,9 +7,12 @@ import os
 from ...base.wildcards import RUNNING
 from ...errors import MachineError
 from ..foreign import files
+from ..foreign.opening import MEMBER
 from ..notices import show_notice
 from .process_files import identity, process_files
 from .process_files import process_root as process_root
+
+LOADER_CACHE = "/etc/ld.so.cache"
 
 
 def find_binaries(name: str, pid: int = 0) -> list[str]:
@@ -36,6 +39,17 @@ def _find_named(name: str, pid: int, root: str) -> list[str]:
     tries = [_find_command, _find_library] if not (name.startswith("lib") or ".so" in name) else [_find_library,
                                                                                                   _find_command]
     return next(([binary] for look in tries if (binary := look(name, pid, root))), [])
+
+
+def paths_looked_at(name: str) -> list[str]:
+    """The files and folders whose states decide what :func:`find_binaries` finds for a name, without a process; [] of a
+    pattern, and of what processes run, which no such list can say."""
+    if not name or name.startswith("/proc/") or MEMBER in name or any(c in name for c in "*?["):
+        return []
+    if "/" in name:
+        return [name]
+    return [*[f"{folder}/{name}" for folder in _path_directories("")], LOADER_CACHE,
+            *_cached_libraries(ld_cache(), name), *_library_directories()]
 
 
 def _program_of(pid: int) -> list[str]:
@@ -206,7 +220,7 @@ def ld_cache(root: str = "") -> dict[str, str]:
     known = _ld_caches.get(root)
     if known is None:
         try:
-            known = _ld_caches[root] = files.read_ld_cache(f"{root}/etc/ld.so.cache", os.uname().machine)
+            known = _ld_caches[root] = files.read_ld_cache(root + LOADER_CACHE, os.uname().machine)
         except MachineError:
             known = _ld_caches[root] = {}
     return known

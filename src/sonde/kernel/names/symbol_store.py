@@ -38,6 +38,11 @@ def open_debug_file(build_id: bytes) -> int:
     return _open(DEBUG, build_id)
 
 
+def names_of(build_id: bytes) -> list[str]:
+    """What both are called in the cache directory."""
+    return [prefix + build_id.hex() for prefix in (SYMBOLS, DEBUG)] if len(build_id) >= 8 else []
+
+
 def _open(prefix: str, build_id: bytes) -> int:
     if len(build_id) < 8:
         return -1
