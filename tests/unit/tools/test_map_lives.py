@@ -14,7 +14,8 @@ from sonde.language.map_sizes import MAP_SIZES
 
 TABLE = Path(__file__).parents[1] / "map_lives.txt"
 AGGREGATES = {"count", "sum", "hist", "lhist", "stats", "avg", "min", "max", "tseries"}
-FEW = {"a CPU", "a disk", "a softirq", "an address family", "a protocol", "a folder of -d", "the process"}
+FEW = {"a CPU", "a disk", "a softirq", "an address family", "a protocol", "a folder of -d", "a slab cache",
+       "the process"}
 
 
 class Row(Record):
