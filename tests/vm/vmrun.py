@@ -68,10 +68,12 @@ def virtiofsd() -> str | None:
 
 
 class Shape(NamedTuple):
-    """What may be particular to a guest: its memory, and what else its kernel is told."""
+    """What may be particular to a guest: its memory, what else its kernel is told, and whether its clock counts
+    instructions, which other load of the host does not change (two CPUs would wait for each other at boot)."""
 
     memory: str
     append: str
+    counts: bool = False
 
 
 class Machine:
@@ -164,7 +166,7 @@ class Machine:
         memory = self.shape.memory
         arguments = [
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
-            "-accel", "tcg,thread=single", "-smp", "2",
+            "-accel", "tcg,thread=single", *(["-smp", "1", "-icount", "shift=3"] if self.shape.counts else ["-smp", "2"]),
             "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
             *self._share(directory), "-device", f"virtio-serial-{self.arch.bus}",
             *self._port("con", self.console.extend), "-serial", "chardev:con"]
@@ -311,6 +313,7 @@ def main() -> int:
                         help="a port of 127.0.0.1 that leads to one of the guest (repeatable)")
     parser.add_argument("--memory", default="2G", help="of the guest")
     parser.add_argument("--append", default="", metavar="WORDS", help="for the kernel's command line")
+    parser.add_argument("--count", action="store_true", help="one CPU, whose clock goes by instructions, 8 ns each")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
     parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
@@ -325,7 +328,7 @@ def main() -> int:
         if not arguments.command:
             parser.error("no command")
         return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward,
-                   Shape(arguments.memory, arguments.append))
+                   Shape(arguments.memory, arguments.append, arguments.count))
     except Unavailable as problem:
         sys.stderr.write(f"vmrun: {problem}\n")
         return 125

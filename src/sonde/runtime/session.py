@@ -29,6 +29,7 @@ from ..layouts.event_records import CONTROL_HEADER, CONTROL_RING, DATA_RING
 from ..layouts.shared_maps import CALLS, COUNTING, DISCOVERED, FAMILY, FLIGHT, STATE
 from ..spec import EventField, ScriptSpec
 from .attach.attachments import Attachments
+from .attach.links import runs_on_cpus
 from .attach.loading import Loader
 from .attach.programs import LoadedProgram
 from .losses import Losses
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from mmap import mmap
     from typing import Self
 
+    from .attach.cpu_watch import CpuWatch
     from .attach.links import Links
     from .costs.budget import Budget
     from .flight.flight_memory import FlightMemory
@@ -98,6 +100,7 @@ class Session:
         self.tell: Callable[[str], object] = str  # is told, while the session waits, what cannot wait for its end
         self.tell_full: Callable[[FullMap], object] = lambda full: self.tell(f"WARNING: {full}")
         self._full_maps = FullMaps(spec)
+        self._cpu_watch: CpuWatch | None = None  # of a script with programs that run on each CPU
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
         self._statistics: Fd | None = None
@@ -156,6 +159,7 @@ class Session:
         if not self.done:
             self._start_iterators()
         self._attachments.require_any()
+        self._cpu_watch = self._watch_cpus()
         self._count_calls(1)
         self.period.begin()
         if self.done:  # begin called exit()
@@ -290,7 +294,7 @@ class Session:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return Records()
-            if self._full_maps:
+            if self._full_maps or self._cpu_watch:
                 left = LOOK if left is None else min(left, LOOK)
             self.waiting.sleep_until_work(self._delivery, left, busy)
 
@@ -306,6 +310,8 @@ class Session:
         if self._full_maps.is_due and self._state is not None:
             for full in self._full_maps.find_full(self._state.read_counts()[1]):
                 self.tell_full(full)
+        if self._cpu_watch is not None and self._cpu_watch.is_due:
+            self._tell_cpus()
         if self._budget is not None:
             self._budget.give_notices(self.waiting.woken, self.tell)
         if self._signals is not None:
@@ -328,6 +334,16 @@ class Session:
                 self._set_done("child")
         elif process is not None and not self.done and process.has_ended():
             self._set_done("process")
+
+    def _watch_cpus(self) -> CpuWatch | None:
+        if not any(runs_on_cpus(point) for program in self.programs for point in program.spec.attach):
+            return None
+        from .attach.cpu_watch import CpuWatch
+        return CpuWatch(self.programs, self._attachments.links, self._budget is not None)
+
+    def _tell_cpus(self) -> None:
+        for change in self._cpu_watch.follow_cpus() if self._cpu_watch is not None else []:
+            self.tell(f"WARNING: {change}")
 
     def _child(self) -> Child | None:
         """The process, if it is a command of the session's own."""
@@ -412,6 +428,7 @@ class Session:
             return
         self._stopped = True
         self.done = True
+        self._tell_cpus()
         self._count_calls(0)
         self.period.end()
         if self.reason == "exit":

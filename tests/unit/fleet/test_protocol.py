@@ -499,13 +499,13 @@ def test_an_agent_waits_for_as_long_as_its_coordinator_pings() -> None:
         begun = time.monotonic()
 
         def ask() -> None:
-            for _ in range(8):
+            for _ in range(30):
                 time.sleep(0.25)
                 ours.sendall(PING)
             ours.sendall(encode_frame("start", at=5))
         asking = threading.Thread(target=ask)
         asking.start()
-        assert channel.next_frame("start", 1.0)["at"] == 5 and time.monotonic() - begun > 1.9
+        assert channel.next_frame("start", 5.0)["at"] == 5 and time.monotonic() - begun > 7
         asking.join()
         with pytest.raises(CoordinatorGoneError, match="no start, and nothing else in 0 s"):
             channel.next_frame("start", 0.1)

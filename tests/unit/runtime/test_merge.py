@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 
 import pytest
@@ -54,8 +55,21 @@ def test_histograms_add_bucket_by_bucket() -> None:
     assert merged(aggregate, packed(1, 2, 3, 4, 10, 20, 30, 40), 2) == [(11, 22, 33, 44)]
 
 
-def test_no_elements() -> None:
-    assert merge_states(Aggregate("count"), b"", 4) == []
+@given(st.sampled_from([1, 3, 29, 30, 31, 64]), st.integers(1, 5), st.integers(1, 4), st.randoms())
+def test_histograms_of_any_width(buckets: int, cpus: int, keys: int, chance: random.Random) -> None:
+    """Each word is the sum of the CPUs' words, modulo 2^64, also where some CPUs have nothing."""
+    aggregate = Aggregate("lhist", low=0, high=buckets, step=1)
+    width = aggregate.words
+    numbers = [[[chance.choice([0, 1, chance.getrandbits(64)]) for _ in range(width)] if chance.random() < 0.6
+                else [0] * width for _ in range(cpus)] for _ in range(keys)]
+    data = packed(*[word for key in numbers for state in key for word in state])
+    sums = [tuple([sum(column) % 2**64 for column in zip(*key)]) for key in numbers]
+    assert merge_states(aggregate, data, cpus) == merge_states(aggregate, memoryview(data), cpus) == sums
+
+
+@pytest.mark.parametrize("aggregate", [Aggregate("count"), Aggregate("lhist", low=0, high=100, step=1)])
+def test_no_elements(aggregate: Aggregate) -> None:
+    assert merge_states(aggregate, b"", 4) == []
 
 
 @given(st.lists(words, min_size=4, max_size=4), st.lists(words, min_size=4, max_size=4))

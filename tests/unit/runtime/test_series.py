@@ -19,13 +19,13 @@ def test_cpus_are_combined(agg: str, expected: int) -> None:
     extra = 2 if agg == "avg" else 500
     words = [10, -3 & MASK, 1 if agg == "avg" else 400, 0, 0, 0, 10, 7, extra, 0, 0, 0]
     kind = ring(agg)
-    merged = merge_series(kind, words, 2)
+    merged = merge_series(kind, [words[:6], words[6:]])
     assert make_series(kind, merged).values == {9: expected}
 
 
 def test_a_later_interval_replaces_an_earlier_one() -> None:
     kind = ring("sum")
-    merged = merge_series(kind, [10, 5, 0, 9, 1, 0, 12, 6, 0, 11, 2, 0], 2)
+    merged = merge_series(kind, [[10, 5, 0, 9, 1, 0], [12, 6, 0, 11, 2, 0]])
     assert make_series(kind, merged).values == {11: 6, 10: 2}
 
 

@@ -374,31 +374,52 @@ def _leave_out(spec: ProgramSpec, refused: Refused, missing: Missing) -> None:
 
 def _attach_interval(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A timer on one CPU: the program runs once per period, wherever the machine is busy."""
-    _attach_cpu_timer(point, program, cookie, links, online_cpus()[0])
+    attach_to_cpu(point, program, cookie, links, online_cpus()[0])
 
 
-def _attach_profile(point: Attach, program: Fd, cookie: int, links: Links) -> None:
-    """A timer on every CPU, or on every thread of one process, where it counts that thread's own time."""
+def _attach_sampling(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    """A timer, an event that is counted or a breakpoint, on every CPU or on every thread of one process; a timer counts
+    a thread's own time."""
     if point.pid:
-        _attach_to_threads(point, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, program, cookie, links)
-    else:
-        for cpu in online_cpus():
-            _attach_cpu_timer(point, program, cookie, links, cpu)
-
-
-def _attach_cpu_timer(point: Attach, program: Fd, cookie: int, links: Links, cpu: int) -> None:
-    event = syscalls.perf_event_open(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, cpu=cpu,
-                                     sample_period=point.period, flags=PERF_ATTR_DISABLED)
-    links.attach_to_event(program, event, cookie, start=True)
-
-
-def _attach_counter(point: Attach, program: Fd, cookie: int, links: Links) -> None:
-    """A software or hardware event: the program runs each ``period`` events, per CPU or per thread."""
-    if point.pid:
-        _attach_to_threads(point, *_find_counter(point), program, cookie, links)
+        _attach_to_threads(point, program, cookie, links)
         return
     for cpu in online_cpus():
-        links.attach_to_event(program, _open_counter(point, cpu), cookie, start=True)
+        attach_to_cpu(point, program, cookie, links, cpu)
+
+
+def runs_on_cpus(point: Attach) -> bool:
+    """Whether an attach point has an event on every CPU, or a timer on one."""
+    return ATTACHERS.get(point.kind) in (_attach_interval, _attach_sampling) and not point.pid
+
+
+def attach_to_cpu(point: Attach, program: Fd, cookie: int, links: Links, cpu: int) -> None:
+    """One event of a point that runs on CPUs."""
+    links.attach_to_event(program, _open_event(point, cpu), cookie, start=True)
+
+
+def _open_event(point: Attach, cpu: int) -> Fd:
+    event = _find_event(point)
+    return syscalls.perf_event_open(event.type, event.config, cpu=cpu, sample_period=event.period,
+                                    flags=PERF_ATTR_DISABLED, **event.more)
+
+
+class _PerfEvent(Record):
+    """What perf_event_open(2) is given: ``period`` in ns or events; ``more`` are fields of perf_event_attr."""
+
+    type: int
+    config: int
+    period: int
+    more: dict[str, int] = {}
+
+
+def _find_event(point: Attach) -> _PerfEvent:
+    if KINDS[point.kind].ticks:
+        return _PerfEvent(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, point.period)
+    if point.kind == "watchpoint":  # each access fires
+        watch = detail_of(point, WatchDetail)
+        return _PerfEvent(PERF_TYPE_BREAKPOINT, 0, 1,
+                          {"config1": point.offset, "config2": watch.length, "bp_type": watch.mode})
+    return _PerfEvent(*_find_counter(point), max(1, point.period))
 
 
 def _find_counter(point: Attach) -> tuple[int, int]:
@@ -412,42 +433,24 @@ def _find_counter(point: Attach) -> tuple[int, int]:
     return kind, config
 
 
-def _open_counter(point: Attach, cpu: int) -> Fd:
-    return syscalls.perf_event_open(*_find_counter(point), cpu=cpu, sample_period=max(1, point.period),
-                                    flags=PERF_ATTR_DISABLED)
-
-
 def try_counter(point: Attach) -> None:
     """Open a hardware event as attaching does, and close it at once: AttachError if this machine has none."""
     try:
         for cpu in online_cpus():
-            _open_counter(point, cpu).close()
+            _open_event(point, cpu).close()
     except SyscallError as error:
         from .refusals import NO_COUNTER, explain_attach_error
         if error.errno in NO_COUNTER:
             raise explain_attach_error(point, error) from None
 
 
-def _attach_watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
-    """A breakpoint of the CPU's, on every CPU or on the threads of one process. Each access fires."""
-    watch = detail_of(point, WatchDetail)
-    fields = {"config1": point.offset, "config2": watch.length, "bp_type": watch.mode}
-    if point.pid:
-        _attach_to_threads(point, PERF_TYPE_BREAKPOINT, 0, program, cookie, links, **fields)
-        return
-    for cpu in online_cpus():
-        event = syscalls.perf_event_open(PERF_TYPE_BREAKPOINT, 0, cpu=cpu, sample_period=1, flags=PERF_ATTR_DISABLED,
-                                         **fields)
-        links.attach_to_event(program, event, cookie, start=True)
-
-
-def _attach_to_threads(point: Attach, kind: int, config: int, program: Fd, cookie: int, links: Links,
-                       **more: int) -> None:
+def _attach_to_threads(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """One event for each thread; threads that start later inherit it. Before Linux 5.13 processes do, too, and the
     program looks whose event it is."""
+    wanted = _find_event(point)
     for thread in _thread_ids(point):
         try:
-            event = _open_inherited(kind, config, thread, max(1, point.period), **more)
+            event = _open_inherited(wanted, thread)
         except SyscallError as error:
             if error.errno == errno.ESRCH and thread != point.pid:
                 continue  # it has ended meanwhile
@@ -455,15 +458,16 @@ def _attach_to_threads(point: Attach, kind: int, config: int, program: Fd, cooki
         links.attach_to_event(program, event, cookie, start=True)
 
 
-def _open_inherited(kind: int, config: int, thread: int, period: int, **more: int) -> Fd:
+def _open_inherited(event: _PerfEvent, thread: int) -> Fd:
     flags = PERF_ATTR_DISABLED | PERF_ATTR_INHERIT
     try:
-        return syscalls.perf_event_open(kind, config, pid=thread, sample_period=period,
-                                        flags=flags | PERF_ATTR_INHERIT_THREAD, **more)
+        return syscalls.perf_event_open(event.type, event.config, pid=thread, sample_period=event.period,
+                                        flags=flags | PERF_ATTR_INHERIT_THREAD, **event.more)
     except SyscallError as error:
         if error.errno != errno.EINVAL:
             raise
-    return syscalls.perf_event_open(kind, config, pid=thread, sample_period=period, flags=flags, **more)
+    return syscalls.perf_event_open(event.type, event.config, pid=thread, sample_period=event.period, flags=flags,
+                                    **event.more)
 
 
 def _thread_ids(point: Attach) -> list[int]:
@@ -484,10 +488,10 @@ ATTACHERS: dict[str, Attacher] = {
     "uretprobe": _attach_uprobe,
     "usdt": _attach_uprobe,
     "interval": _attach_interval,
-    "profile": _attach_profile,
-    "software": _attach_counter,
-    "hardware": _attach_counter,
-    "watchpoint": _attach_watchpoint,
+    "profile": _attach_sampling,
+    "software": _attach_sampling,
+    "hardware": _attach_sampling,
+    "watchpoint": _attach_sampling,
 }
 
 

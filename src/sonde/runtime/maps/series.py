@@ -118,13 +118,12 @@ def _cell_index(value: int, low: int, high: int) -> int:
     return (value - low) * WIDTH // (high - low)
 
 
-def merge_series(aggregate: Aggregate, words: Sequence[int], cpus: int) -> tuple[int, ...]:
+def merge_series(aggregate: Aggregate, states: list[list[int]]) -> tuple[int, ...]:
     """Merge one element's per-CPU rings: the latest epoch at each place wins; what shares it is combined."""
-    width = aggregate.words
-    merged = list(words[:width])
-    for start in range(width, width * cpus, width):
-        for at in range(0, width, _WORDS):
-            theirs = words[start + at:start + at + _WORDS]
+    merged = states[0]
+    for state in states[1:]:
+        for at in range(0, aggregate.words, _WORDS):
+            theirs = state[at:at + _WORDS]
             if theirs[0] > merged[at]:
                 merged[at:at + _WORDS] = theirs
             elif theirs[0] and theirs[0] == merged[at]:
