@@ -38,6 +38,7 @@ class CpuWatch:
                     (self._timers if point.kind == "interval" else self._sampled).append((point, program.fd, cookie))
         self._links = links
         self._online = online_cpus()
+        self._timer_cpu = self._online[0]
         self._next = time.monotonic() + LOOK
 
     @property
@@ -57,9 +58,10 @@ class CpuWatch:
                 told += self._attach_all(self._sampled, cpu, f"CPU {cpu} came online: {{}} runs there from now on")
                 told += [f"CPU {cpu} came online: {name} does not run there until the budget attaches it again"
                          for name in self._left]
-        if before[0] not in self._online:
-            told += self._attach_all(self._timers, self._online[0],
-                                     f"CPU {before[0]} went offline: {{}} runs on CPU {self._online[0]} from now on")
+        if self._timer_cpu not in self._online:
+            gone, self._timer_cpu = self._timer_cpu, self._online[0]
+            told += self._attach_all(self._timers, self._timer_cpu,
+                                     f"CPU {gone} went offline: {{}} runs on CPU {self._timer_cpu} from now on")
         return told
 
     def _attach_all(self, places: list[tuple[Attach, Fd, int]], cpu: int, text: str) -> list[str]:
