@@ -226,11 +226,19 @@ the kernel's memory while the script runs and its map has 256 keys, on 29 Novemb
 | `@[n] = hist(n, 5)` | 8.2 | 20.1 | 32.1 | 44, and 27 of 1,024 calls counted |
 | strings of 4 KiB, in scratch memory | 0.8 | 3.9 | 14.2 | unchanged |
 
-All 1,024 calls were counted in each guest by each script now. The time from the end of the work to Sonde's end fell from
-5.4 to 0.8 s for `@[n] = hist(n)` with 256 possible CPUs (0.5 s with 2). For `@[n] = hist(n, 5)` it was 16.1 s before and
-16.7 s now, at a higher load and with all of the keys (1.8 s with 2 possible CPUs). What depends on the number of CPUs in
-the start is less than the noise of a busy host, on which an emulated start took 12 to 42 s; when it was quieter, it was 6
-to 10 s with 2 and 5 to 14 s with 256. `-v` says what the CPUs have each for itself and what they share.
+All 1,024 calls were counted in each guest by each script. Times are comparable with `bench/cpus.py --count`, where the
+guest has one CPU and its clock counts that one's instructions (29 November). A start with 256 possible CPUs takes 1.00
+to 1.15 times as long as with 2: 3.00 s and 2.99 for `printf()`, 3.37 and 3.04 for `@[n] = count()`, whose tables are
+larger. From the end of the work to Sonde's end it takes:
+
+| script | 2 | 64 | 256 | 256, before empty parts were skipped |
+|---|---|---|---|---|
+| `@[n] = count()` | 0.32 s | 0.50 s | 1.05 s | unchanged |
+| `@[n] = hist(n)` | 0.59 s | 0.79 s | 0.79 s | not measured |
+| `@[n] = hist(n, 5)` | 3.60 s | 4.15 s | 4.14 s | 16.7 s, in a guest of two CPUs at a high load |
+| `@[n] = tseries(1, 1h, 10)` | 0.55 s | 1.01 s | 2.20 s | 12.88 s |
+
+`-v` says what the CPUs have each for itself and what they share.
 """  # noqa: E501
 
 
