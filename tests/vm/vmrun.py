@@ -166,7 +166,7 @@ class Machine:
         memory = self.shape.memory
         arguments = [
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
-            "-accel", "tcg,thread=single", *(["-smp", "1", "-icount", "shift=3"] if self.shape.counts else ["-smp", "2"]),
+            "-accel", "tcg,thread=single", "-smp", *(["1", "-icount", "shift=3"] if self.shape.counts else ["2"]),
             "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
             *self._share(directory), "-device", f"virtio-serial-{self.arch.bus}",
             *self._port("con", self.console.extend), "-serial", "chardev:con"]

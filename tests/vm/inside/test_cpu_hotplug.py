@@ -25,7 +25,8 @@ def switch() -> Iterator[Path]:
 
 def samples(tracer: Tracer, cpu: int) -> dict[int, int]:
     """By second."""
-    return {int(second): int(count) for second, count in re.findall(rf"^@\[{cpu}, (\d+)\]: (\d+)$", tracer.stdout, re.M)}
+    found = re.findall(rf"^@\[{cpu}, (\d+)\]: (\d+)$", tracer.stdout, re.M)
+    return {int(second): int(count) for second, count in found}
 
 
 def wait_for(tracer: Tracer, text: str) -> None:
