@@ -52,24 +52,24 @@ class CpuWatch:
         before, self._online = self._online, online_cpus()
         if before == self._online:
             return []
-        told = []
+        changes = []
         for cpu in self._online:
             if cpu not in before:
-                told += self._attach_all(self._sampled, cpu, f"CPU {cpu} came online: {{}} runs there from now on")
-                told += [f"CPU {cpu} came online: {name} does not run there until the budget attaches it again"
+                changes += self._attach_all(self._sampled, cpu, f"CPU {cpu} came online: {{}} runs there from now on")
+                changes += [f"CPU {cpu} came online: {name} does not run there until the budget attaches it again"
                          for name in self._left]
         if self._timer_cpu not in self._online:
             gone, self._timer_cpu = self._timer_cpu, self._online[0]
-            told += self._attach_all(self._timers, self._timer_cpu,
+            changes += self._attach_all(self._timers, self._timer_cpu,
                                      f"CPU {gone} went offline: {{}} runs on CPU {self._timer_cpu} from now on")
-        return told
+        return changes
 
-    def _attach_all(self, places: list[tuple[Attach, Fd, int]], cpu: int, text: str) -> list[str]:
-        told = []
-        for point, program, cookie in places:
+    def _attach_all(self, attachments: list[tuple[Attach, Fd, int]], cpu: int, text: str) -> list[str]:
+        changes = []
+        for point, program, cookie in attachments:
             try:
                 attach_to_cpu(point, program, cookie, self._links, cpu)
-                told.append(text.format(point.name))
+                changes.append(text.format(point.name))
             except SyscallError as error:
-                told.append(f"{point.name} cannot run on CPU {cpu}, which came online: {error.message}")
-        return told
+                changes.append(f"{point.name} cannot run on CPU {cpu}, which came online: {error.message}")
+        return changes
