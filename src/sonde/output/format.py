@@ -27,9 +27,9 @@ from ..runtime.records.decoders import (
     make_long_text_cutter,
     make_text_cutter,
 )
-from ..runtime.records.values import Buffer, DecodingContext, ScriptValue, to_text
+from ..runtime.records.values import PARTS_OF_SECONDS, Buffer, DecodingContext, ScriptValue, strftime, to_text
 from ..spec import EventField, FormatPart
-from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
+from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Timestamp, Type
 from .cut import lower_half
 
 TYPE_CHECKING = False
@@ -46,6 +46,8 @@ Escape: TypeAlias = "Callable[[str], str]"         # what makes a traced program
 
 T = TypeVar("T")
 
+_FIXED_NAMES = frozenset(("probe", "syscall_name", "strerror", "signal_name"))  # kinds of numbers
+_MOST_TEXTS = 256  # that are remembered of an argument
 HARMLESS = bytes([c for c in range(32, 127) if c != ord("\\")])
 
 
@@ -192,6 +194,10 @@ class Site:
             self._add_named(part, field, type)
         elif conversion in _BUFFER:
             self._add_rendered(part, field, _bytes_decoder(type), _BUFFER[conversion])  # has nothing to escape
+        elif isinstance(type, Timestamp) and not any(each in type.format for each in PARTS_OF_SECONDS):
+            self._add_moment(part, field, type)
+        elif isinstance(type, Symbol) and type.kind in _FIXED_NAMES:
+            self._add_fixed_name(part, field)
         else:
             self._add_decoded(part, field)
 
@@ -322,6 +328,20 @@ class Site:
             names = self._bind_object({number: _encode_text(name) for number, name in type.names.items()})
             self._add_text(part, f"({names}.get({value}) or b'%d' % {value})")
 
+    def _add_moment(self, part: FormatPart, field: EventField, type: Timestamp) -> None:
+        """A time whose text is the same for a whole second: many records have one."""
+        wall_clock, clock, form = self.context.wall_clock, type.clock, type.format
+        texts = _Texts(lambda second: strftime(form, second * 1_000_000_000))
+        name = self._bind_object(lambda number: texts[wall_clock(number, clock) // 1_000_000_000])
+        self._add_text(part, f"{name}({self._add_slot(field.offset, 8, 'q')})")
+
+    def _add_fixed_name(self, part: FormatPart, field: EventField) -> None:
+        """A number that always has the same name."""
+        decode, escape = make_decoder(field.type, self.context), self.escape
+        texts = _Texts(lambda number: to_text(decode(number.to_bytes(8, sys.byteorder, signed=True), 0), escape))
+        name = self._bind_object(texts)
+        self._add_text(part, f"{name}[{self._add_slot(field.offset, 8, 'q')}]")
+
     def _add_decoded(self, part: FormatPart, field: EventField) -> None:
         """Anything that is decoded to a value first."""
         escape = self.escape
@@ -342,6 +362,19 @@ class Site:
         def decode_field(buffer: bytes, start: int) -> bytes:
             return _encode_text(text(decode(buffer, start + offset)))
         self._add_text(part, f"{self._bind_object(decode_field)}(b, o)")
+
+
+class _Texts(dict[int, bytes]):
+    """The texts of the numbers that have come, as they are made of them; not of too many."""
+
+    def __init__(self, make: Callable[[int], str]) -> None:
+        self._make = make
+
+    def __missing__(self, number: int) -> bytes:
+        if len(self) >= _MOST_TEXTS:
+            self.clear()
+        text = self[number] = _encode_text(self._make(number))
+        return text
 
 
 def _bytes_decoder(type: Type) -> Callable[[bytes, int], Buffer]:

@@ -275,9 +275,10 @@ class Session:
                                      *([DUMPS] if self._handle_signals and self.flight is not None else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
-        self.waiting.watch(urgent, self.ring_fds)
-        if self._act_at_once and self._delivery.control is not None:
-            self.waiting.add_prompt(self._delivery.control.fd.fileno())
+        control = self._delivery.control
+        self.waiting.watch(urgent, self.ring_fds, control.fd.fileno() if control is not None else -1)
+        if self._act_at_once and control is not None:
+            self.waiting.add_prompt(control.fd.fileno())
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""
@@ -285,7 +286,7 @@ class Session:
         while True:
             self._delivery.read_controls(self._handle_control)
             records, busy = self._delivery.take_records(), False
-            if not records:
+            if not records and (timeout == 0 or not self._delivery.seconds_until_due()):
                 busy = self._delivery.read_data()
                 records = self._delivery.take_records()
             self._handle_outside_events()

@@ -45,26 +45,30 @@ class Waiting:
         self.woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.logs: list[FollowedLog] = []
         self._urgent, self._records, self._all = select.epoll(), select.epoll(), select.epoll()
+        self._controls = select.epoll()  # what is urgent, and the control ring
         self._unhurried: frozenset[int] = frozenset()  # descriptors of logs that have time
         self.add_urgent(self.woken)
 
     def add_urgent(self, fd: int) -> None:
         """Wait for one more descriptor."""
-        for waiting in (self._urgent, self._records, self._all):
+        for waiting in (self._urgent, self._controls, self._records, self._all):
             waiting.register(fd, select.EPOLLIN)
 
     def add_prompt(self, ring: int) -> None:
         """From now on a record in this ring does not wait for the next look."""
         self._urgent.register(ring, select.EPOLLIN)
 
-    def watch(self, urgent: Iterable[int], rings: Iterable[int]) -> None:
-        """Wait for these descriptors from now on, and for the logs."""
+    def watch(self, urgent: Iterable[int], rings: Iterable[int], control: int = -1) -> None:
+        """Wait for these descriptors from now on, and for the logs; ``control`` is that of the rings that has to be
+        looked at soon."""
         for fd in [*urgent, *(fd for log in self.logs if log.is_prompt for fd in log.fds)]:
             self.add_urgent(fd)
         self._unhurried = frozenset([fd for log in self.logs if not log.is_prompt for fd in log.fds])
         for fd in rings:
             self._records.register(fd, select.EPOLLIN)
             self._all.register(fd, select.EPOLLIN)
+        if control >= 0:
+            self._controls.register(control, select.EPOLLIN)
         for fd in self._unhurried:
             self._all.register(fd, select.EPOLLIN)
 
@@ -91,28 +95,31 @@ class Waiting:
 
     def sleep_until_work(self, delivery: Delivery, left: float | None, busy: bool) -> None:
         """Sleep until there is something to do, for ``left`` seconds at most, but look at the rings (``busy``: much was
-        there) no more often than each few milliseconds."""
-        if delivery:
+        there) no more often than each few milliseconds, and more seldom where little comes."""
+        due = delivery.seconds_until_due()
+        if due:
+            held = due
+        elif delivery:
             held = REST if busy else max(REST, delivery.seconds_until_certain())
         else:
-            held = REST
-            if self._has_only_logs(left):
+            ready = [fd for fd, _ in self._all.poll(left)]
+            if not ready:
+                return
+            if self._unhurried.issuperset(ready):
                 rest = self._log_rest()
                 self._has_records(rest if left is None else min(left, rest))
-        self._urgent.poll(held if left is None else min(left, held))
-
-    def _has_only_logs(self, seconds: float | None) -> bool:
-        """Sleep until anything is there, for so long at most. Whether it is logs alone that have something."""
-        ready = self._all.poll(seconds)
-        return bool(ready) and self._unhurried.issuperset([fd for fd, _ in ready])
+            held = delivery.first_pause
+        held = held if left is None else min(left, held)
+        if not self._urgent.poll(min(REST, held)) and held > REST:
+            self._controls.poll(held - REST)
 
     def _has_records(self, seconds: float) -> bool:
-        """The same, but what is in the logs can wait. Whether there is anything else."""
+        """Sleep until there is something other than what is in the logs, for so long at most. Whether there is."""
         return bool(self._records.poll(seconds))
 
     def close(self) -> None:
         """Release the descriptors. Harmless twice."""
         if not self._all.closed:
-            for waiting in (self._urgent, self._records, self._all):
+            for waiting in (self._urgent, self._controls, self._records, self._all):
                 waiting.close()
             os.close(self.woken)

@@ -16,6 +16,7 @@ from sonde import types as t
 from sonde.output.format import Escapes, compile_format, compile_format_of_many
 from sonde.output.gfp import gfp_names
 from sonde.output.text import line_safe, terminal_safe
+from sonde.runtime.records.values import strftime
 from sonde.spec import EventField, FormatPart
 
 I8, I16, I32, I64 = t.INT8, t.INT16, t.INT32, t.INT64
@@ -196,3 +197,25 @@ def test_many_records_have_the_texts_of_each(same: bool) -> None:
                          for make, said in zip((compile_format, compile_format_of_many), told))
             assert many(data, offsets) == b"".join([one(data, at) for at in offsets])
             assert set(told[0]) == set(told[1])
+
+
+@pytest.mark.parametrize("form", ["%H:%M:%S", "%H:%M:%S.%f", "%%f %S"])
+def test_the_text_of_a_time_changes_with_its_second(form: str) -> None:
+    """Of many records, some of one second, also before the clock's zero; in any order."""
+    times = [0, 999_999_999, 1_000_000_000, 5, -1, 1_700_000_000_000_000_000, *range(0, 400 * 10**9, 10**9), 7]
+    records = b"".join([moment.to_bytes(8, "little", signed=True) for moment in times])
+    fields, names = [EventField(t.Timestamp(form), 0)], Names()
+    expected = [strftime(form, names.wall_clock(moment, "boot")).encode() + b"\n" for moment in times]
+    offsets = range(0, len(records), 8)
+    text = compile_format(parts("%s\n"), fields, names, None)
+    assert [text(records, at) for at in offsets] == expected
+    assert compile_format_of_many(parts("%s\n"), fields, names, None)(records, offsets) == b"".join(expected)
+
+
+def test_names_of_numbers_are_those_of_each() -> None:
+    numbers = [1, 0, 1, -1, 2**63 - 1, *range(300), 1]
+    records = b"".join([number.to_bytes(8, "little", signed=True) for number in numbers])
+    fields, names = [EventField(t.Symbol("syscall_name"), 0)], Names()
+    form = compile_format(parts("%9s|"), fields, names)
+    assert [form(records, 8 * at) for at in range(len(numbers))] == [
+        b"%9s|" % names.syscall_name(number).encode() for number in numbers]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sonde.base.end_request import Ending
 from sonde.runtime.records.batch import Batch, Event, Records
-from sonde.runtime.records.delivery import Delivery
+from sonde.runtime.records.delivery import CALM, Delivery
 from sonde.runtime.records.order import Sequencer
 from sonde.spec import EventSite
 
@@ -188,6 +188,19 @@ def test_what_came_before_a_slow_detachment_is_handed_over(number: int) -> None:
     handed = sum(len(records) for records in delivery.drain_rings(lambda *record: None))
     assert handed + sum(delivery.dropped) == number
     assert handed == min(number, 256)
+
+
+@pytest.mark.parametrize(("size", "number", "rests"), [(16 << 20, 100, True), (16 << 20, 0, False),
+                                                       (16 << 20, 5000, False), (8 << 20, 100, False)])
+def test_a_large_ring_into_which_little_comes_is_read_now_and_then(size: int, number: int, rests: bool) -> None:
+    """After as long a pause the order of what was read before is certain; a ring that may fill is read at once."""
+    spec: Any = SimpleNamespace(sites=[], probes=["BEGIN"])
+    data: Any = Written(number)
+    data.size = size
+    delivery = Delivery(spec, data, None, 1 << 20, Ending())
+    assert delivery.seconds_until_due() == 0
+    delivery.read_data()
+    assert 0 < delivery.seconds_until_due() <= CALM if rests else delivery.seconds_until_due() == 0
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2)), max_size=12), max_size=12), st.data())

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
 REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
+CALM = WINDOW / 1e9 + 0.001  # s: pause where little comes: then the order of what was read before is certain
+_CALM_SIZE = 16 << 20  # bytes of a ring that does not fill in such a pause, though much should come all at once
 
 _READ = 1 << 19  # bytes that are read from the data ring at a time: what is made of them stays in a CPU's cache
 _AT_MOST = 1 << 15  # records in a portion
@@ -53,6 +55,7 @@ class Delivery:
         # Where the data ring's producer stood, and a time before which every record up to there was made.
         self._marks = deque([(data.position if data else 0, boot_time())])
         self._last_position = 0
+        self._due = 0.0  # when the data ring is to be read again
 
     @property
     def late(self) -> int:
@@ -68,6 +71,16 @@ class Delivery:
         oldest = self._sequencer.oldest_time()
         return (oldest + WINDOW - boot_time()) / 1e9 + 0.001 if oldest else 0.0
 
+    @property
+    def first_pause(self) -> float:
+        """Seconds to wait after the first record has come, for others."""
+        return CALM if self.data is not None and self.data.size >= _CALM_SIZE else REST
+
+    def seconds_until_due(self) -> float:
+        """Seconds until the data ring is to be read again: a reader who comes for each record would spend most of the
+        time on coming."""
+        return max(0.0, self._due - time.monotonic()) if self._due else 0.0
+
     # on the way in
 
     def read_data(self) -> bool:
@@ -78,6 +91,8 @@ class Delivery:
             return False
         now = boot_time()
         backlog = data.unread_bytes()
+        is_calm = 0 < backlog <= data.size >> 8 and data.size >= _CALM_SIZE
+        self._due = time.monotonic() + CALM if is_calm else 0.0
         self._marks.append((data.position + backlog, now))
         self._sequencer.add_batch(data.read_records(_READ), data.position)
         return backlog > data.size >> 4

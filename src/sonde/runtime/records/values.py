@@ -560,6 +560,9 @@ def key_text(key: ScriptValue, escape: Escape | None = None) -> str:
     return ", ".join([to_text(each, escape) for each in key]) if type(key) is tuple else to_text(key, escape)
 
 
+PARTS_OF_SECONDS = ("%f", "%k", "%l")
+
+
 def strftime(format: str, nanoseconds: int) -> str:
     """C's strftime in local time, of nanoseconds since 1970; ``%f``, ``%k`` and ``%l`` are those of the second: micro-,
     nano- and milliseconds."""
