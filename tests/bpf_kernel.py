@@ -19,7 +19,7 @@ from sonde.layouts.event_records import CONTROL_HEADER, RECORD_HEADER
 from sonde.layouts.shared_maps import CALLS, COUNTING, CURRENT, DISCOVERED, STATE
 from sonde.runtime.maps import merge
 from sonde.runtime.maps.hot import read_hot
-from sonde.runtime.maps.slots import read_elements
+from sonde.runtime.maps.slots import read_elements, wide_words
 from sonde.runtime.records.events import Event, EventDecoder, MapDecoder
 from sonde.spec import MapSpec, ProgramSpec, ScriptSpec
 from sonde.types import Aggregate, Scalar
@@ -183,7 +183,8 @@ class Kernel:
         for key, regions in made.elements.items():
             found[None if spec.memory else decode.decode_key(key)] = decode.decode_value(self._raw(spec, regions, key))
         if spec.slots:
-            for raw, value in read_elements(memoryview(self.maps[spec.slots].value.data), spec.key_size).items():
+            table = memoryview(self.maps[spec.slots].value.data)
+            for raw, value in read_elements(table, spec.key_size, wide_words(spec)).items():
                 assert decode.decode_key(raw) not in found, "an element is in its slot and in the hash"
                 found[decode.decode_key(raw)] = decode.decode_value(value)
         return found

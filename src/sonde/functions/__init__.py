@@ -23,7 +23,7 @@ FAMILIES = {
     "packets": "pcap packet ifname skb_id",
     "block": "request_disk bio_disk",
     "tasks": "is_dead compat_call is_forked role",
-    "calls": "caller stack_end enter_call return_call leave_calls end_calls tell_left",
+    "calls": "running caller stack_end enter_call return_call leave_calls end_calls tell_left say_left",
     "runs": "is_over warn_count at_intervals",
     "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",
     "actions": "exit dump signal signal_thread override write_user unwatch",

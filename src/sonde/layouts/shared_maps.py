@@ -35,12 +35,13 @@ has a slot for each CPU::
 Slots (map ``__slots@x`` of a map ``@x`` whose elements come and go; compiler/lower/maps/slots.py)::
 
     PURSES times PURSE bytes, of which a u64 each: elements that may still be made; max_entries less those that are
-    a power of two of slots of SLOT bytes:
+    a power of two of slots of SLOT bytes; of WIDE_SLOT bytes where values have more than eight:
         u64 owner  0: free; or a key + 1, of which the three highest bits are the same, with two of these replaced:
                    neither SLOT_OWNED nor SLOT_WRITTEN: being taken; SLOT_OWNED: the key's element is here;
                    both: and is being written over
         u64 value
         u64 others elements in the hash of keys whose slot this is too
+        wide slots have the value here instead, of WIDE_MOST bytes at most
 
 Hot elements (map ``__hot@x`` of an aggregate ``@x``; compiler/lower/maps/hot.py): for each of ``cpus`` CPUs a region of
 places of ``stride`` bytes, a power of two of them::
@@ -86,6 +87,7 @@ FLIGHT, HEADS = "__flight", "__heads"
 FLIGHT_BUSY, FLIGHT_GAP = 1 << 30, 1 << 29
 LEAST_SEGMENT, MOST_SEGMENT = 1 << 16, 1 << 20  # bytes
 PURSES, PURSE, SLOT = 16, 64, 32
+WIDE_SLOT, WIDE_VALUE, WIDE_MOST = 64, 24, 40  # its bytes, where its value lies and how long that may be
 SLOT_OWNED, SLOT_WRITTEN = 1 << 62, 1 << 61
 HOT_TAKING, HOT_TAKEN, HOT_KEY = 1, 2, 8  # states of a place; where its key lies
 WRITERS, HEAD, SETTLED, HEADS_STRIDE = 0, 8, 16, 64  # offsets in a slot of __heads, and its size

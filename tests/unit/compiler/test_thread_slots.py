@@ -54,6 +54,11 @@ def left_in_purses(made: Kernel, name: str) -> int:
     "BEGIN { @s[tid] = nsecs; delete(@s, pid); print(delete(@s, (uint32)1)); }",
     "fn f(): int64 { return (int64)@s[tid]; } BEGIN { @s[tid] = nsecs; print(f()); }",
     "BEGIN { @s[cpu] = nsecs; if (@s[cpu]) { print(@s[cpu]); delete(@s, cpu); } print(@s); }",
+    "BEGIN { @s[tid] = (nsecs, (uint8)1, comm); if (@s[tid].1) { print(@s[tid]); delete(@s, tid); } } "
+    "END { clear(@s); }",
+    "BEGIN { @s[caller()] = nsecs; $who = caller(); if (@s[$who]) { delete(@s, $who); } }",
+    "tracepoint:syscalls:sys_enter_read { @s[tid] = (args.buf, args.fd); } "
+    "tracepoint:syscalls:sys_exit_read /has_key(@s, tid)/ { print(@s[tid].1); delete(@s, tid); }",
 ])
 def test_what_is_kept_in_slots(text: str) -> None:
     assert slotted(text) == {"@s"}
@@ -83,6 +88,27 @@ def test_what_of_cpus_is_not(statement: str) -> None:
 ])
 def test_which_maps_are_not(text: str) -> None:
     assert slotted(text) == set()
+
+
+TUPLE = "tracepoint:syscalls:sys_enter_read { @s[tid] = (args.buf, args.fd); } "
+
+
+@pytest.mark.parametrize("clause", [
+    "profile:hz:99 { print(@s[tid].1); }", "interval:s:1 { print(@s); }", "kprobe:vfs_read { delete(@s, tid); }",
+    "rawtracepoint:sched_switch { @s[tid] = ((uint8 *)0, (uint32)1); }", "END { @s[pid] = ((uint8 *)0, (uint32)1); }",
+    "END { $who = tid; print(@s[$who].1); }",
+])
+def test_tuples_that_others_may_meet_are_not(clause: str) -> None:
+    """A program that interrupts another one of the same thread would find half of a tuple."""
+    assert slotted(TUPLE) == {"@s"} and slotted(TUPLE + clause) == set()
+
+
+@pytest.mark.parametrize("statement", [
+    "$who++;", "$who = 1;", "find(@n, 1, $who);", "print(@s[running(5)]);", "print(@s[tid]);",
+])
+def test_what_of_callers_is_not(statement: str) -> None:
+    text = "BEGIN { $who = caller(); @s[$who] = (nsecs, 1); @n[1] = (int64)2; %s print(@s[$who].0); }"
+    assert slotted(text % "") == {"@s"} and slotted(text % statement) == set()
 
 
 SHARED = "rawtracepoint:sched_switch { @s[args.prev->pid] = nsecs; delete(@s, args.next->pid); }"
@@ -140,6 +166,43 @@ def test_random_programs_do_the_same(monkeypatch: pytest.MonkeyPatch, few: None,
     elif key != "tid":  # any number, also such as no slot can have
         text = text.replace("(uint32)", "(int32)" if "int32" in key else "(int64)").replace("tid", key)
         text += f" END {{ delete(@s, {key}); delete(@t, {key}); }}"
+    made, other = loaded(text, kernel), plain(monkeypatch, text, kernel)
+    assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
+    for _ in range(60):
+        which, tid, cpu = choose.randrange(len(made.spec.programs)), choose.choice(THREADS), choose.randrange(2)
+        for each in (made, other):
+            set_task(each, tid, kernel=kernel)
+            each.cpu = cpu
+            each.clock = 1000
+            each.run(which)
+        assert [e.args for e in made.events] == [e.args for e in other.events]
+        assert made.map("@s") == other.map("@s") and made.map("@t") == other.map("@t")
+    assert made.errors() == other.errors()
+    assert left_in_purses(made, "@s") + len(made.map("@s")) == made.spec.find_map("@s").max_entries
+
+
+def statement_of_tuples(choose: random.Random, key: str, depth: int = 0) -> str:
+    inner = statement_of_tuples(choose, key, depth + 1) if depth < 2 else ""
+    number = choose.randrange(4)
+    return choose.choice([
+        f"@s[{key}] = (nsecs, (uint8){number}, comm);", f"@s[{key}] = (@s[{key}].0 * 3 + 1, (uint8)7, @s[{key}].2);",
+        f"delete(@s, {key});", f"print(delete(@s, {key}));", f"print(@s[{key}]);", f"print(@s[{key}].1);",
+        f"if (has_key(@s, {key})) {{ {inner} }} else {{ @s[{key}] = @t[{key}]; }}",
+        f"if (find(@s, {key}, $v)) {{ {inner} print($v.0); }}", f"@t[{key}] = @s[{key}];",
+    ])
+
+
+@pytest.mark.parametrize("key", ["tid", "caller()", "$who"])
+@pytest.mark.parametrize("kernel", list(KERNELS))
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_do_the_same_with_tuples(monkeypatch: pytest.MonkeyPatch, few: None, seed: int, kernel: str,
+                                                 key: str) -> None:
+    choose = random.Random(seed)
+    before = "$who = caller(); " * (key == "$who")
+    first, second = [" ".join(statement_of_tuples(choose, key) for _ in range(choose.randrange(1, 6))) for _ in "12"]
+    made_first = f"@s[{key}] = (nsecs, (uint8)1, comm); @t[{key}] = (nsecs, (uint8)2, comm);"
+    text = f"config = {{ max_map_keys = {choose.randrange(1, 7)} }} BEGIN {{ {before}{made_first} {first} }} " \
+        f"END {{ {before}{second} }}"
     made, other = loaded(text, kernel), plain(monkeypatch, text, kernel)
     assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
     for _ in range(60):

@@ -89,7 +89,7 @@ def build_script(named: dict[str, str], words: list[str]) -> str:
     if paired:
         maps_of_threads = [*paired, *[name.replace("began", "depth") for name in paired]]
         declared = [f"let {name} = hash(max_threads);" for name in maps_of_threads]
-        clauses = [*declared, *clauses, _tell_unfinished(paired)]
+        clauses = [*declared, *clauses, "end { tell_left(@left); }"]
     return "\n".join([f"config = {{ {settings}print_maps_on_exit = false }}",
                       f'begin {{ printf("%s. Ctrl-C to end.\\n", {quote_string(heading)}); }}', *clauses,
                       *_output_clauses(named, shown, "" if "cumulative" in named else cleared)]) + "\n"
@@ -174,14 +174,8 @@ def _paired_clauses(probe: Specifier, index: int, saved: list[str], action: str)
     return [probe.entry_point, f"{{ enter_call({maps}{values}); }}",
             probe.attach_point, f"/has_key(@depth{index}, caller())/",
             f"{{ return_call({maps}, $call, {action}); }}",
-            "tracepoint:sched:sched_process_exit", f"/has_key(@depth{index}, caller())/", f"{{ end_calls({maps}); }}"]
-
-
-def _tell_unfinished(paired: list[str]) -> str:
-    """The clause that says how many calls had no return."""
-    return " ".join(["end { $left = (int64)@left", *[f"+ len({name})" for name in paired], """;
-	if ($left > 0) { printf("%lld call%s did not return\\n", $left, $left == 1 ? "" : "s"); }
-}"""])
+            "tracepoint:sched:sched_process_exit", f"/has_key(@depth{index}, caller())/",
+            f"{{ end_calls(@depth{index}, @began{index}); }}"]
 
 
 def _split_words(words: list[str]) -> tuple[str, str, str]:

@@ -157,7 +157,7 @@ class Map:
             if self.table is not None and self.spec.slots:
                 from . import slots
                 with memoryview(self.table.memory) as memory:
-                    slots.zero_values(memory)
+                    slots.zero_values(memory, slots.wide_words(self.spec))
         else:
             now = self._merged_memory() if self._clears_by_subtraction else None
             self._holds_zero = self._memory_value(now) is not None
@@ -322,7 +322,7 @@ class Map:
             return
         from . import slots
         with memoryview(self.table.memory) as memory:
-            elements = slots.read_elements(memory, self.spec.key_size)
+            elements = slots.read_elements(memory, self.spec.key_size, slots.wide_words(self.spec))
         if take:
             self._free_slots()
         for chunk in self._read_hash(take):  # elements that moved to the hash meanwhile are read there

@@ -24,7 +24,7 @@ from ....semantics.typed import ScriptMap
 from ....types import Int, Scalar
 from ... import helpers as h
 from ...ir import BasicBlock, MapAddr, MapFd, Operand, Reg
-from ...slot_keys import is_owner
+from ...slot_keys import is_of_cpus, is_of_threads, is_owner
 from .. import memory
 from ..control.variables import replace_value
 from ..conversion import convert_value
@@ -104,9 +104,10 @@ def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
 
 def _slot_key(lo: Lower, name: str, key: Expr) -> Operand | None:
     """The key's value, as the map's type has it; None in maps whose only key is the current thread's, or CPU's."""
-    if name not in lo.unit.shared_slots:
+    spec = lo.unit.maps[name]
+    if name not in lo.unit.shared_slots and (is_of_threads(spec) or is_of_cpus(spec)):
         return None
-    type = lo.unit.maps[name].key
+    type = spec.key
     assert isinstance(type, Int)
     value = lo.scalar_value(key)
     return lo.b.extend(value, type.size * 8, type.signed) if type.size < 8 else value
@@ -205,7 +206,7 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
             replace_value(lo, ref, value, target, info.value)
         mark_set(lo, ref.name)
         return
-    if lo.unit.maps[ref.name].slots:
+    if lo.unit.maps[ref.name].slots and isinstance(info.value, Scalar):
         stored = lo.stored_value(value)
         slots.store_value(lo, ref.name, stored, _slot_key(lo, ref.name, ref.key))
         lo.forget(ref.name)
@@ -223,7 +224,10 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
             lo.write_value(value, bytes_, info.value)
         else:
             convert_value(lo, source, info.value, bytes_, info.value, True)
-    use_key(lo, info, ref.key, lambda name, key: _store_value(lo, name, key, lo.operand_address(bytes_)))
+    if lo.unit.maps[ref.name].slots:
+        slots.store_value(lo, ref.name, bytes_, _slot_key(lo, ref.name, ref.key))
+    else:
+        use_key(lo, info, ref.key, lambda name, key: _store_value(lo, name, key, lo.operand_address(bytes_)))
     lo.forget(ref.name)
 
 
@@ -294,8 +298,9 @@ def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
         return 0 if isinstance(there, int) else lo.b.alu("mul", lo.b.alu("sub", there, 1), errno.ENOENT)
     if lo.unit.maps[name].slots:
         lo.forget(name)
-        shared = name in lo.unit.shared_slots
-        given = _slot_key(lo, name, key) if shared else None if is_owner(key, info.key) else lo.scalar_value(key)
+        given = _slot_key(lo, name, key)
+        if given is None and not is_owner(key, info.key):
+            given = lo.scalar_value(key)
         return slots.delete_value(lo, name, given)
     result = lo.b.function.reg("deleted")
 

@@ -15,6 +15,9 @@ There a value is written while the slot says so, because it may otherwise be ano
 another CPU is writing the same element, or has just deleted it, leaves it at that: it is as if it had written just
 before. This needs stores that are seen in their order.
 
+Tuples are in *wide* slots, which are no shared ones: no other program can meet one that is being written. User space
+can: a slot's first word tells it.
+
 The map holds as many elements as it would without slots: each is paid for from a purse, the CPU's own or, if that is
 empty, any other.
 """
@@ -23,11 +26,11 @@ from __future__ import annotations
 
 import errno
 
-from ....layouts.shared_maps import PURSE, PURSES, SLOT, SLOT_OWNED, SLOT_WRITTEN
+from ....layouts.shared_maps import PURSE, PURSES, SLOT_OWNED, SLOT_WRITTEN, WIDE_SLOT, WIDE_VALUE
 from ....types import Int
 from ... import helpers as h
 from ...ir import BasicBlock, MapAddr, MapFd, Operand, Reg
-from ...slot_keys import is_of_threads, slots_of
+from ...slot_keys import is_of_cpus, is_of_threads, slot_size, slots_of
 from ..core import Lower
 from ..state import Mem
 from ..tasks import thread_id
@@ -45,8 +48,11 @@ class OwnedSlot:
         b, spec = lo.b, lo.unit.maps[name]
         self.mine: Operand
         self.map, self.table, self.shared = name, spec.slots, name in lo.unit.shared_slots
-        self.of_threads, self.key_size = is_of_threads(spec), spec.key_size
-        if self.shared:
+        self.of_threads, self.key_size, self.value_size = is_of_threads(spec), spec.key_size, spec.value_size
+        self.encoded = self.shared or not self.of_threads and not is_of_cpus(spec)
+        stride = slot_size(spec)
+        self.value = WIDE_VALUE if stride == WIDE_SLOT else VALUE
+        if self.encoded:
             assert key is not None and isinstance(spec.key, Int)
             self.key = key
             self._encode(lo, spec.key)
@@ -54,9 +60,9 @@ class OwnedSlot:
             self.key = b.extend(key, 32, False) if key is not None else \
                 thread_id(lo) if self.of_threads else b.cpu_number()
             self.mine = b.alu("add", self.key, SLOT_OWNED + 1)
-        shift = 33 - (slots_of(lo.unit.maps[self.table]).bit_length())
+        shift = 33 - (slots_of(lo.unit.maps[self.table], spec).bit_length())
         spread = b.alu("rsh", b.alu("mul", self.key, FACTOR - (1 << 32), bits=32), shift, bits=32)
-        self.address = b.alu("add", b.address(MapAddr(self.table, PURSES * PURSE)), b.alu("mul", spread, SLOT))
+        self.address = b.alu("add", b.address(MapAddr(self.table, PURSES * PURSE)), b.alu("mul", spread, stride))
 
     def _encode(self, lo: Lower, type: Int) -> None:
         """What a slot of the key begins with; for keys that no slot can have NOBODY."""
@@ -84,7 +90,7 @@ class OwnedSlot:
 
     def taken(self, lo: Lower) -> Reg:
         """What it begins with while the key's element is put there."""
-        return lo.b.alu("xor", self.mine, SLOT_OWNED) if self.shared else lo.b.alu("add", self.key, 1)
+        return lo.b.alu("xor", self.mine, SLOT_OWNED) if self.encoded else lo.b.alu("add", self.key, 1)
 
     def written(self, lo: Lower) -> Reg:
         """What it begins with while another value is written over the element's."""
@@ -93,14 +99,14 @@ class OwnedSlot:
     @property
     def shared_key(self) -> Operand:
         """A register that is 0 if several may have the key at a time; an operand other than 0 if that cannot be."""
-        return self.key if self.of_threads and not self.shared else 1
+        return self.key if self.of_threads and not self.encoded else 1
 
 
 def find_value(lo: Lower, name: str, key: Operand | None = None) -> Reg:
     """The address of a key's value, by default the current thread's, or CPU's, or NULL."""
     b, slot = lo.b, OwnedSlot(lo, name, key)
     value = b.function.reg("found")
-    b.set(value, b.alu("add", slot.address, VALUE))
+    b.set(value, b.alu("add", slot.address, slot.value))
     other, hashed, on = b.block("other"), b.block("hashed", cold=True), b.block("on")
     owner = b.load(slot.address, 0)
     b.branch("jeq", owner, slot.mine, on, other)
@@ -118,8 +124,9 @@ def find_value(lo: Lower, name: str, key: Operand | None = None) -> Reg:
     return value
 
 
-def store_value(lo: Lower, name: str, value: Operand, key: Operand | None = None) -> None:
-    """Give a key's element a value; where there is no room for a new one, count that."""
+def store_value(lo: Lower, name: str, value: Operand | Mem, key: Operand | None = None) -> None:
+    """Give a key's element a value, which is in memory if slots are wide; where there is no room for a new one, count
+    that."""
     b, slot = lo.b, OwnedSlot(lo, name, key)
     have, other, new, taken = b.block("have"), b.block("other"), b.block("new"), b.block("taken", cold=True)
     search, there, on = (b.block(n, cold=n != "on") for n in ("search", "there", "on"))
@@ -145,23 +152,37 @@ def store_value(lo: Lower, name: str, value: Operand, key: Operand | None = None
     if slot.shared:
         _update_hash(lo, slot, value, h.UPDATE_EXIST)  # not there any more: it was deleted after this wrote it
     else:
-        b.store(hashed, 0, value)
+        _put(lo, slot, hashed, 0, value)
     b.jump(on)
     b.start(new)
     _make_element(lo, slot, value, have, on)
     b.start(have)
     if slot.shared:
+        assert not isinstance(value, Mem)
         write, written = b.block("write"), slot.written(lo)
         b.branch("jeq", b.compare_exchange(slot.address, slot.mine, written), slot.mine, write, on)
         b.start(write)
         b.store(slot.address, VALUE, value)
+        b.store(slot.address, 0, slot.mine)
+    elif isinstance(value, Mem):
+        b.store(slot.address, 0, slot.written(lo))  # for who reads the table
+        _put(lo, slot, slot.address, slot.value, value)
         b.store(slot.address, 0, slot.mine)
     else:
         b.store(slot.address, VALUE, value)
     b.start(on)
 
 
-def _make_element(lo: Lower, slot: OwnedSlot, value: Operand, have: BasicBlock, on: BasicBlock) -> None:
+def _put(lo: Lower, slot: OwnedSlot, base: Reg, offset: int, value: Operand | Mem) -> None:
+    """Store an element's value."""
+    if not isinstance(value, Mem):
+        lo.b.store(base, offset, value)
+        return
+    for at in range(0, slot.value_size, 8):
+        lo.b.store(base, offset + at, lo.b.load(value.base, value.off + at))
+
+
+def _make_element(lo: Lower, slot: OwnedSlot, value: Operand | Mem, have: BasicBlock, on: BasicBlock) -> None:
     """Make the element in the slot, or in the hash if another key has the slot; to ``have`` if this one has it now."""
     b = lo.b
     purse = _own_purse(lo, slot)
@@ -169,7 +190,7 @@ def _make_element(lo: Lower, slot: OwnedSlot, value: Operand, have: BasicBlock, 
     outside, refund = b.block("outside", cold=True), b.block("refund", cold=True)
     _pay(lo, slot, purse, paid, on)
     b.start(paid)
-    if slot.shared:
+    if slot.encoded:
         b.branch("jeq", slot.mine, NOBODY, outside, claim)
     else:
         b.branch("jeq", slot.shared_key, 0, outside, claim)
@@ -177,7 +198,7 @@ def _make_element(lo: Lower, slot: OwnedSlot, value: Operand, have: BasicBlock, 
     owner = b.compare_exchange(slot.address, 0, slot.taken(lo))
     b.branch("jeq", owner, 0, claimed, lost)
     b.start(claimed)
-    b.store(slot.address, VALUE, value)
+    _put(lo, slot, slot.address, slot.value, value)
     b.store(slot.address, 0, slot.mine)
     b.jump(on)
     b.start(lost)
@@ -191,7 +212,7 @@ def _make_element(lo: Lower, slot: OwnedSlot, value: Operand, have: BasicBlock, 
     b.jump(on)
 
 
-def _insert_outside(lo: Lower, slot: OwnedSlot, purse: Operand, value: Operand) -> None:
+def _insert_outside(lo: Lower, slot: OwnedSlot, purse: Operand, value: Operand | Mem) -> None:
     """Insert into the hash. Idle tasks, which share an id, and CPUs that share a map may do so at the same time: then
     the first one's element is there."""
     b = lo.b
@@ -250,10 +271,11 @@ def _delete_from_hash(lo: Lower, slot: OwnedSlot, result: Reg, on: BasicBlock) -
     b.atomic_add(slot.address, OTHERS, -1)
 
 
-def _update_hash(lo: Lower, slot: OwnedSlot, value: Operand, flags: int) -> Reg:
+def _update_hash(lo: Lower, slot: OwnedSlot, value: Operand | Mem, flags: int) -> Reg:
     with lo.scope():
-        element = lo.temp(8, "value")
-        lo.b.store(element.base, element.off, value)
+        element = value if isinstance(value, Mem) else lo.temp(8, "value")
+        if not isinstance(value, Mem):
+            lo.b.store(element.base, element.off, value)
         return lo.b.call(h.MAP_UPDATE, [MapFd(slot.map), lo.operand_address(_hash_key(lo, slot)),
                                         lo.operand_address(element), flags], "map_update_elem")
 
