@@ -8,7 +8,8 @@ FOLDER has the C tools, as NAME-libbpf or NAME; the loader starts them where the
 turns. Prints a Markdown table. Kernel time is a ratio, Sonde's to C's: the time of all of the tool's programs while the
 work runs, by the kernel's own statistics, whose cost is in both. Then, Sonde's figure and C's: the tool's CPU time from
 start to end, and that from the moment before the work; its peak memory, the seconds until it traces, and its rows of
-that work. A tool whose C twin is not there, or does not run here, is named. Needs root, BTF and a C compiler.
+that work. Sonde has started each tool before, as it keeps what it compiles. A tool whose C twin is not there, or does
+not run here, is named. Needs root, BTF and a C compiler.
 
 Of many pairs one tool or both trace kernel functions: these run with --kernel, which boots that series of Debian's
 kernels under QEMU. There Python is some 18 times slower, so that only the kernel time and the rows mean something.
@@ -104,6 +105,9 @@ class Figures(NamedTuple):
     rows: int | None
 
 
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def cpu_seconds(pid: int) -> float:
     """CPU time that a process has taken, to the nanosecond, by its clock (clock_getcpuclockid(3))."""
     return time.clock_gettime(~pid << 3 | 2)
@@ -182,7 +186,8 @@ def measure(command: list[str], pair: Pair, bench: Bench) -> Figures:
     binary, (kind, *most) = bench.places["binary"], bench.words(pair.work)
     with tempfile.TemporaryFile() as output:
         begun = time.perf_counter()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                   env=ENVIRONMENT)
         try:
             while hits(process.pid) < 10:
                 if process.poll() is not None or time.perf_counter() - begun > bench.patience:
@@ -223,6 +228,8 @@ def compare(pair: Pair, options: argparse.Namespace, bench: Bench) -> dict[str, 
     if both is None:
         print(f"{pair.name}: no C tool in {options.folder}", file=sys.stderr)
         return None
+    for _ in range(2):  # the first one finds out what the second one imports
+        subprocess.run([*both[0], "--dry-run"], env=ENVIRONMENT, capture_output=True, check=False)
     rounds: dict[str, list[Figures]] = {"sonde": [], "c": []}
     for _ in range(options.rounds):
         for side, command in zip(rounds, both, strict=True):

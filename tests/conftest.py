@@ -178,6 +178,8 @@ def no_fd_leak() -> Iterator[None]:
         foreign.release_files()  # what everybody shares is nobody's to close
     if (mapped := sys.modules.get("sonde.kernel.foreign.mapped")) is not None:
         mapped.release_held()
+    if (teller := sys.modules.get("sonde.kernel.names.told_symbols")) is not None:
+        teller.release_teller()
     leaked = {fd: what for fd, what in open_fds().items() if before.get(fd) != what}
     if leaked and (leaked := still_open(leaked)):
         gc.collect()

@@ -20,7 +20,7 @@ from sonde.kernel import features, host, procfs, syscalls
 from sonde.kernel.features import Features
 from sonde.kernel.foreign import elf, files
 from sonde.kernel.info import info_rows
-from sonde.kernel.names import binaries, user_symbols
+from sonde.kernel.names import binaries, symbols, told_symbols, user_symbols
 from sonde.kernel.types import tracefs
 from sonde.kernel.types.btf_world import BtfWorld
 from sonde.kernel.types.listing import listing_lines
@@ -500,3 +500,23 @@ print(status, len(refused))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
                           env=environment())
     assert "@[1]: 2" in done.stdout and done.stdout.endswith("0 1\n"), done.stderr
+
+
+def test_what_the_kernel_tells_of_addresses_is_what_kallsyms_has() -> None:
+    """Of code that stays, at any distance from the beginnings."""
+    teller, read = told_symbols.load_teller(), symbols.KernelSymbols()
+    if teller is None or read.restricted:
+        pytest.skip("kernel lacks bpf_snprintf in programs that are run from user space, or readable addresses")
+    rows = [line.split() for line in Path("/proc/kallsyms").read_text().splitlines()]
+    code = [int(row[0], 16) for row in rows if row[1] in "tT" and row[2].startswith(("vfs_", "tcp_", "bpf_"))
+            and "[bpf]" not in row]
+    known = {address: read.lookup(address) for start in random.Random(1).sample(code, 300)
+             for address in (start, start + random.Random(start).randrange(64))}
+    asked = {address: parts and symbols.KernelSymbol(*parts) for address in known for parts in [teller.find(address)]}
+    teller.close()
+    by_text = symbols.KernelSymbols()
+    assert by_text.symbol_type("vfs_read") in ("t", "T")  # has read the whole text, and asks no more
+    assert {at: symbol for at, symbol in asked.items() if symbol is not None} == {
+        at: by_text.lookup(at) for at, symbol in asked.items() if symbol is not None}
+    assert sum(symbol is not None for symbol in asked.values()) > 550
+    assert known == {at: by_text.lookup(at) for at in known}

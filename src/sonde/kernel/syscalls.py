@@ -192,6 +192,11 @@ def map_update(fd: Fd, key: bytes, value: bytes, flags: int = 0) -> None:
     _bpf_checked("MAP_UPDATE_ELEM", uapi.BPF_MAP_UPDATE_ELEM, _element_attr(fd, key, value, flags))
 
 
+def map_freeze(fd: Fd) -> None:
+    """Have nobody but programs change a map from now on (Linux 5.2)."""
+    _bpf_checked("MAP_FREEZE", uapi.BPF_MAP_FREEZE, bytearray(fd.number.to_bytes(4, sys.byteorder)))
+
+
 def map_delete(fd: Fd, key: bytes) -> bool:
     """Delete ``key``; False if it was not there."""
     result = _bpf_raw(uapi.BPF_MAP_DELETE_ELEM, _element_attr(fd, key, b""))

@@ -19,7 +19,7 @@ from sonde.errors import MachineError
 from sonde.kernel import host, procfs
 from sonde.kernel.features import ROWS, TABLE, Features
 from sonde.kernel.foreign.ld_cache import parse_ld_cache as parse_loader_cache
-from sonde.kernel.names import binaries, symbols
+from sonde.kernel.names import binaries, symbols, told_symbols
 from sonde.kernel.types import tracefs
 from sonde.kernel.types.btf_world import BtfWorld
 from sonde.kernel.types.kernel_types import parse_c_integer
@@ -270,6 +270,18 @@ def kernel_symbols(tmp_path: Path) -> symbols.KernelSymbols:
 def test_kernel_symbol(kernel_symbols: symbols.KernelSymbols, address: int, name: str, offset: int,
                        module: str) -> None:
     assert kernel_symbols.lookup(address) == symbols.KernelSymbol(name, offset, module)
+
+
+@pytest.mark.parametrize(("text", "symbol"), [
+    ("do_x+0x1f/0x80", ("do_x", 0x1f, "")), ("mod_work+0x0/0x10 [mod]", ("mod_work", 0, "mod")),
+    ("f.isra.0+0x2/0x4 [mod 0123abcd]", ("f.isra.0", 2, "mod")), ("0xffffffff81000000", None), ("", None),
+    ("bpf_prog_0123456789abcdef_x+0x1/0x2", ("bpf_prog_0123456789abcdef_x", 1, "bpf")),
+    ("bpf_prog_0123456789abcdef+0x1/0x2", ("bpf_prog_0123456789abcdef", 1, "bpf")),
+    ("bpf_prog_run_array+0x1/0x2", ("bpf_prog_run_array", 1, "")),
+    ("bpf_trampoline_6442+0x1/0x2", ("bpf_trampoline_6442", 1, "bpf")),
+    ("bpf_trampoline_link_prog+0x1/0x2", ("bpf_trampoline_link_prog", 1, ""))])
+def test_what_the_kernel_tells_of_an_address(text: str, symbol: tuple[str, int, str] | None) -> None:
+    assert told_symbols.read_symbol(text) == symbol
 
 
 def test_every_address_has_the_symbol_that_is_next_below(tmp_path: Path) -> None:

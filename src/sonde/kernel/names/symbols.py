@@ -6,9 +6,11 @@ from ...base.fast_stdlib import bisect_left, bisect_right, cached_property
 from ...base.record import Value
 from .. import places
 
+KALLSYMS = "/proc/kallsyms"
 _FAR = 1 << 24  # a symbol this far below an address is unrelated
 _DIGITS = 16  # of an address
 _FEW = 50  # functions that are looked for in the text, before an index is built
+_FIRST = 1024  # addresses that the kernel is asked for one by one, before its text is read
 _REMEMBERED = 1 << 16  # addresses whose symbols are remembered
 
 
@@ -23,8 +25,9 @@ class KernelSymbol(Value):
 class KernelSymbols:
     """/proc/kallsyms, read on first use. One that is unreadable or zeroed has no answers (see ``restricted``)."""
 
-    def __init__(self, path: str = "/proc/kallsyms") -> None:
+    def __init__(self, path: str = KALLSYMS) -> None:
         self._path = path
+        self._left = _FIRST if path == KALLSYMS else 0  # addresses for which the kernel may yet be asked
         self._data: bytes | None = None
         self._end = -1  # of the kernel proper's lines in _data; -1: not known yet
         self._others: list[int] | None = None  # where the lines of modules and BPF programs begin, by address
@@ -32,17 +35,20 @@ class KernelSymbols:
 
     def _kallsyms_text(self) -> bytes:
         if self._data is None:
-            try:
-                with open(self._path, "rb", buffering=0) as file:
-                    self._data = file.read()
-            except OSError:
-                self._data = b""
+            self._data = self._read_text()
         return self._data
+
+    def _read_text(self, most: int = -1) -> bytes:
+        try:
+            with open(self._path, "rb", buffering=0) as file:
+                return file.read(most)
+        except OSError:
+            return b""
 
     @cached_property
     def restricted(self) -> bool:
         """Whether the kernel hides its addresses (kernel.kptr_restrict, or no CAP_SYSLOG), or has no symbols."""
-        head = self._kallsyms_text()[:16384].splitlines()[:100]
+        head = (self._data if self._data is not None else self._read_text(16384))[:16384].splitlines()[:100]
         return not any(line[:16].strip(b"0 ") for line in head)
 
     def symbol_address(self, name: str) -> int | None:
@@ -81,10 +87,21 @@ class KernelSymbols:
     def _find_symbol(self, address: int) -> KernelSymbol | None:
         if self.restricted:
             return None
+        if (symbol := self._ask_kernel(address)) is not None:
+            return symbol
         wanted = b"%016x" % address
         start = max((self._own_line(wanted), self._other_line(wanted)), key=self._address_at)
         known = int(self._address_at(start) or b"0", 16)
         return self._symbol(start, address) if known and address - known <= _FAR else None
+
+    def _ask_kernel(self, address: int) -> KernelSymbol | None:
+        """The symbol as the kernel tells it; None if it does not, or its text is there anyhow."""
+        if self._data is not None or not self._left:
+            return None
+        from .told_symbols import find_symbol
+        self._left -= 1
+        parts = find_symbol(address)
+        return KernelSymbol(*parts) if parts is not None else None
 
     def _own_line(self, wanted: bytes) -> int:
         """Where the line of the kernel proper's last symbol begins that is not above an address; -1 if all are. They
