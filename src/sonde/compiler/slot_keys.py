@@ -144,11 +144,10 @@ def _caller_variables(probe: CheckedProbe) -> set[int]:
 
 
 def _owner_of(key: Expr) -> str:
-    """Which of OWNERS a key is, or ""; ``running`` of another goroutine is none."""
+    """Which of OWNERS a key is, or ""; ``running`` of others than the current goroutine and thread is none."""
     if isinstance(key, Call):
-        own = key.name == "running" and len(key.args) == 1 and isinstance(key.args[0], Name) \
-            and key.args[0].name == "goroutine"
-        return key.name if own else ""
+        given = [arg.name for arg in key.args if isinstance(arg, Name)]
+        return key.name if key.name == "running" and given == ["goroutine", "tid"] else ""
     return key.name if isinstance(key, Name) and key.const is None else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..compiler.ir import Operand
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
-from ..compiler.lower.tasks import process_id, thread_id
+from ..compiler.lower.tasks import process_id
 from ..language.ast import Call
 from ..types import INT64, NOTHING, UINT64
 
@@ -22,7 +22,7 @@ def _lower_running(lo: Lower, call: Call) -> Operand:
         b.set(result, b.alu("xor", b.alu("lsh", process_id(lo), 41), b.alu("rsh", goroutine, 3)))
         b.jump(on)
         b.start(thread)
-    number = thread_id(lo)
+    number = lo.scalar_value(call.args[1])
     b.set(result, number)
     b.branch("jne", number, 0, on, idle)
     b.start(idle)
@@ -31,8 +31,8 @@ def _lower_running(lo: Lower, call: Call) -> Operand:
     return result
 
 ROWS = (
-    Function("running", ("goroutine:int",), INT64, "That goroutine, or for 0 the current thread; below 0 the idle "
-             "thread of each CPU.", "running(goroutine)", scalar=_lower_running, machine=True),
+    Function("running", ("goroutine:int", "thread:int"), INT64, "That goroutine, or for 0 the thread; below 0 the idle "
+             "thread of each CPU.", "running(goroutine, tid)", scalar=_lower_running, machine=True),
     Function("caller", (), INT64, "The current thread, or goroutine; below 0 the idle thread of each CPU.", "caller()",
              library="calls"),
     Function("stack_end", (), UINT64, "The end of a program's stack at a probe of a function; where Go may move the "
@@ -46,7 +46,7 @@ ROWS = (
              library="calls"),
     Function("leave_calls", ("depth:map", "calls:map", "who:int", "sp:int", "pc:int"), INT64,
              "End a thread's calls that began below an end of the stack; the number of those that go on.",
-             "enter_call(@depth, @calls, @left); leave_calls(@depth, @calls, caller(), (uint64)0, (uint64)0)",
+             "enter_call(@depth, @calls, @left); _ = leave_calls(@depth, @calls, caller(), (uint64)0, (uint64)0)",
              library="calls"),
     Function("end_calls", ("depth:map", "calls:map"), NOTHING, "End all calls of the current thread.",
              "enter_call(@depth, @calls, @left); end_calls(@depth, @calls)", library="calls"),

@@ -104,7 +104,7 @@ def test_tuples_that_others_may_meet_are_not(clause: str) -> None:
 
 
 @pytest.mark.parametrize("statement", [
-    "$who++;", "$who = 1;", "find(@n, 1, $who);", "print(@s[running(5)]);", "print(@s[tid]);",
+    "$who++;", "$who = 1;", "find(@n, 1, $who);", "print(@s[running(5, tid)]);", "print(@s[tid]);",
 ])
 def test_what_of_callers_is_not(statement: str) -> None:
     text = "BEGIN { $who = caller(); @s[$who] = (nsecs, 1); @n[1] = (int64)2; %s print(@s[$who].0); }"
