@@ -12,7 +12,8 @@ that work. Sonde has started each tool before, as it keeps what it compiles. A t
 not run here, is named. Needs root, BTF and a C compiler.
 
 Of many pairs one tool or both trace kernel functions: these run with --kernel, which boots that series of Debian's
-kernels under QEMU. There Python is some 18 times slower, so that only the kernel time and the rows mean something.
+kernels under QEMU, with a clock that counts the instructions of the processor. So kernel time is instructions there,
+and what else the machine does is not in it; of the other figures only the rows mean something.
 FILE keeps what earlier runs have measured of other tools and kernels.
 """
 
@@ -247,10 +248,10 @@ def run_in_guest(options: argparse.Namespace) -> int:
         found = Path(folder, "figures.json")
         passed = [f"--{name}={getattr(options, name)}"
                   for name in ("folder", "loader", "sonde", "only") if getattr(options, name)]
-        status = subprocess.run(
-            [sys.executable, str(ROOT / "tests" / "vm" / "vmrun.py"), "--kernel", options.kernel, "--timeout", "3000",
-             "--rw", folder, "--", sys.executable, __file__, "--guest", options.kernel, "--json", str(found),
-             f"--rounds={options.rounds}", *passed], check=False).returncode
+        guest = [str(ROOT / "tests" / "vm" / "vmrun.py"), "--kernel", options.kernel, "--timeout", "3000",
+                 "--count-instructions", "--rw", folder]
+        status = subprocess.run([sys.executable, *guest, "--", sys.executable, __file__, "--guest", options.kernel,
+                                 "--json", str(found), f"--rounds={options.rounds}", *passed], check=False).returncode
         if options.json and found.exists():
             keep(Path(options.json), options.kernel, json.loads(found.read_text())[options.kernel])
         return status

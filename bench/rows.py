@@ -56,8 +56,10 @@ trace sooner, and take less CPU time.
 GUEST = "6.12"
 BESIDE_C_IN_GUEST = """
 Of these pairs one tool or both trace kernel functions, which this machine's kernel does not allow, so they ran on Linux
-6.12 under QEMU's emulation (`bench/c_tools.py --kernel 6.12 --json bench/figures-c-tools.json`), where only the kernel
-time and the rows mean something.
+6.12 under QEMU's emulation, with a clock that counts the processor's instructions as nanoseconds
+(`bench/c_tools.py --kernel 6.12 --rounds 2 --json bench/figures-c-tools.json`): kernel time is here what the tool's
+programs and the helpers that they call execute, and what else the machine did is not in it. The statistics themselves
+take some 70 instructions of each run.
 
 """
 

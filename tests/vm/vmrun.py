@@ -2,7 +2,7 @@
 """Run a command inside one of Debian's kernels under QEMU's software emulation.
 
     tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S]
-                      [--memory 256M] [--append WORDS] -- COMMAND [ARG...]
+                      [--memory 256M] [--append WORDS] [--count-instructions] -- COMMAND [ARG...]
 
 The guest's root is the host's root file system (virtiofs or 9p, exported read-only) under a tmpfs overlay, so that
 every interpreter, virtual environment and checkout is there under its own path and nothing that the command writes
@@ -69,11 +69,13 @@ def virtiofsd() -> str | None:
 
 class Shape(NamedTuple):
     """What may be particular to a guest: its memory, what else its kernel is told, and whether its clock counts
-    instructions, which other load of the host does not change (two CPUs would wait for each other at boot)."""
+    instructions (of 2^shift ns each), which other load of the host does not change. With a shift of 3 two CPUs would
+    wait for each other at boot."""
 
     memory: str
     append: str
-    counts: bool = False
+    cpus: int = 2
+    shift: int | None = None
 
 
 class Machine:
@@ -166,7 +168,7 @@ class Machine:
         memory = self.shape.memory
         arguments = [
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
-            "-accel", "tcg,thread=single", "-smp", *(["1", "-icount", "shift=3"] if self.shape.counts else ["2"]),
+            "-accel", "tcg,thread=single", "-smp", str(self.shape.cpus), *self._clock(),
             "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
             *self._share(directory), "-device", f"virtio-serial-{self.arch.bus}",
             *self._port("con", self.console.extend), "-serial", "chardev:con"]
@@ -180,6 +182,9 @@ class Machine:
                       "virtio-net-pci,netdev=wire,romfile=" if self.arch.bus == "pci" else "virtio-net-ccw,netdev=wire"]
         line = f"{self.arch.parameters} quiet nokaslr mitigations=off norandmaps panic=-1 {self.shape.append}"
         return [*arguments, "-kernel", str(kernel), "-initrd", str(initrd), "-append", line]
+
+    def _clock(self) -> list[str]:
+        return [] if self.shape.shift is None else ["-icount", f"shift={self.shape.shift}"]
 
     def _share(self, directory: str) -> list[str]:
         """The device that the root comes by. 9p knows a file by its inode alone, unless told that there are others."""
@@ -314,6 +319,7 @@ def main() -> int:
     parser.add_argument("--memory", default="2G", help="of the guest")
     parser.add_argument("--append", default="", metavar="WORDS", help="for the kernel's command line")
     parser.add_argument("--count", action="store_true", help="one CPU, whose clock goes by instructions, 8 ns each")
+    parser.add_argument("--count-instructions", action="store_true", help="the same with two CPUs, 1 ns each")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
     parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
@@ -327,8 +333,10 @@ def main() -> int:
             return 0
         if not arguments.command:
             parser.error("no command")
+        counts = (1, 3) if arguments.count else (2, 0) if arguments.count_instructions else (2, None)
+        shape = Shape(arguments.memory, arguments.append, *counts)
         return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward,
-                   Shape(arguments.memory, arguments.append, arguments.count))
+                   shape)
     except Unavailable as problem:
         sys.stderr.write(f"vmrun: {problem}\n")
         return 125
