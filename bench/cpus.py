@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """What many CPUs cost, in guests of one kernel whose machine may have so many CPUs, two of which are there.
 
-    bench/cpus.py [--cpus 2,64,256] [--count] [--rounds N] [--json FILE]
+    bench/cpus.py [--cpus 2,64,256] [--count-instructions] [--rounds N] [--json FILE]
 
 Debian's kernel 6.1 runs under QEMU (tests/vm/vmrun.py) with ``possible_cpus=N``: per-CPU memory, tables with a part for
 each CPU and what reads them then have N parts. For each script and number of CPUs: the kernel's memory when the script
 runs and its map has 256 keys, the process' own at most, the time from its start to that of the traced command, the time
 from that one's end to its own, and how many of the command's 1,024 calls it counted. Times are an emulator's, good for
-comparing guests with one another: the best round, after the first, which compiles. With --count one CPU is there, and
-the guest's clock counts its instructions, 8 ns each: then times do not depend on what else the host does. Prints
-Markdown tables; needs root.
+comparing guests with one another: the best round, after the first, which compiles. With --count-instructions the
+guest's clock goes by these: then times do not depend on what else the host does. Prints Markdown tables; needs root.
 """
 
 from __future__ import annotations
@@ -146,12 +145,13 @@ def measure(cpus: int, rounds: int, options: list[str]) -> dict[str, dict[str, f
 def main() -> None:
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1] if __doc__ else None)
     parser.add_argument("--cpus", default="2,64,256")
-    parser.add_argument("--count", action="store_true")
+    parser.add_argument("--count-instructions", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     numbers = [int(each) for each in chosen.cpus.split(",")]
-    found = {number: measure(number, chosen.rounds, ["--count"] if chosen.count else []) for number in numbers}
+    options = ["--count-instructions"] if chosen.count_instructions else []
+    found = {number: measure(number, chosen.rounds, options) for number in numbers}
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")
     for title, key, form in (("MiB of the kernel's", "kernel", ".1f"), ("MiB of its own", "own", ".0f"),

@@ -69,13 +69,11 @@ def virtiofsd() -> str | None:
 
 class Shape(NamedTuple):
     """What may be particular to a guest: its memory, what else its kernel is told, and whether its clock counts
-    instructions (of 2^shift ns each), which other load of the host does not change. With a shift of 3 two CPUs would
-    wait for each other at boot."""
+    instructions, which other load of the host does not change."""
 
     memory: str
     append: str
-    cpus: int = 2
-    shift: int | None = None
+    counts_instructions: bool
 
 
 class Machine:
@@ -168,7 +166,7 @@ class Machine:
         memory = self.shape.memory
         arguments = [
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
-            "-accel", "tcg,thread=single", "-smp", str(self.shape.cpus), *self._clock(),
+            "-accel", "tcg,thread=single", "-smp", "2", *self._clock(),
             "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
             *self._share(directory), "-device", f"virtio-serial-{self.arch.bus}",
             *self._port("con", self.console.extend), "-serial", "chardev:con"]
@@ -184,7 +182,8 @@ class Machine:
         return [*arguments, "-kernel", str(kernel), "-initrd", str(initrd), "-append", line]
 
     def _clock(self) -> list[str]:
-        return [] if self.shape.shift is None else ["-icount", f"shift={self.shape.shift}"]
+        """With more than 1 ns an instruction the two CPUs wait for each other at boot."""
+        return ["-icount", "shift=0"] if self.shape.counts_instructions else []
 
     def _share(self, directory: str) -> list[str]:
         """The device that the root comes by. 9p knows a file by its inode alone, unless told that there are others."""
@@ -318,8 +317,7 @@ def main() -> int:
                         help="a port of 127.0.0.1 that leads to one of the guest (repeatable)")
     parser.add_argument("--memory", default="2G", help="of the guest")
     parser.add_argument("--append", default="", metavar="WORDS", help="for the kernel's command line")
-    parser.add_argument("--count", action="store_true", help="one CPU, whose clock goes by instructions, 8 ns each")
-    parser.add_argument("--count-instructions", action="store_true", help="the same with two CPUs, 1 ns each")
+    parser.add_argument("--count-instructions", action="store_true", help="the guest's clock goes by these, 1 ns each")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
     parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
@@ -333,10 +331,8 @@ def main() -> int:
             return 0
         if not arguments.command:
             parser.error("no command")
-        counts = (1, 3) if arguments.count else (2, 0) if arguments.count_instructions else (2, None)
-        shape = Shape(arguments.memory, arguments.append, *counts)
         return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward,
-                   shape)
+                   Shape(arguments.memory, arguments.append, arguments.count_instructions))
     except Unavailable as problem:
         sys.stderr.write(f"vmrun: {problem}\n")
         return 125

@@ -41,7 +41,6 @@ def read_slots(words: memoryview, wide: int = 0) -> Iterator[tuple[int, int, byt
                     break
 
 
-
 def wide_words(spec: MapSpec) -> int:
     """Of how many words a map's values are in wide slots; 0 where slots are not wide."""
     return 0 if isinstance(spec.value, Scalar) else spec.value_size // 8
