@@ -85,7 +85,7 @@ def test_another_option_is_compiled_anew(tmp_path: Path, change: str) -> None:
     assert len(kept(tmp_path)) == (1 if "json" in change else 2)
 
 
-def test_scripts_with_files_or_programs_are_not_kept(tmp_path: Path) -> None:
+def test_scripts_with_files_or_processes_are_not_kept(tmp_path: Path) -> None:
     header = tmp_path / "a.h"
     header.write_text("#define ONE 1\n")
     env = {"XDG_CACHE_HOME": str(tmp_path)}
@@ -94,8 +94,11 @@ def test_scripts_with_files_or_programs_are_not_kept(tmp_path: Path) -> None:
     header.write_text("#define ONE 3\n")
     done = run_sonde("-I", str(tmp_path), "-e", '#include "a.h"\nBEGIN { printf("%d\\n", ONE); exit(); }', env=env)
     assert "3\n" in done.stdout
-    run_sonde("-e", f"uprobe:{sys.executable}:_start {{ }} BEGIN {{ exit(); }}", env=env)
+    script = f"uprobe:{sys.executable}:_start {{ }} BEGIN {{ exit(); }}"
+    run_sonde("-p", str(os.getpid()), "-e", script, env=env)
     assert not kept(tmp_path)
+    run_sonde("-e", script, env=env)  # of a program: as long as that is the same (unit/compiling/test_spec_cache.py)
+    assert len(kept(tmp_path)) == 1
 
 
 def test_a_denied_feature_is_not_taken_from_the_cache(tmp_path: Path) -> None:

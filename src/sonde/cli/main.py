@@ -130,9 +130,12 @@ def _exit_at_once(status: int) -> NoReturn:
 
 
 def _give_up_stdout() -> None:
-    """Nobody reads on: let the interpreter's own flush at exit go nowhere."""
+    """Nobody reads on: let the interpreter's own flush at exit go nowhere, also where there is no descriptor left."""
+    os.close(1)
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
+    if null != 1:
+        os.dup2(null, 1)
+        os.close(null)
 
 
 def _explain_rejection(error: VerifierError, verbose: bool) -> None:

@@ -52,11 +52,11 @@ class LiveContext:
             self._python.begins = lambda pid: self._sources.remember_process(pid)
         self.unwind_tables = self._new_unwind_tables(maps) if UNWIND_FILES in maps else None
         walks = self._python is not None or self.unwind_tables is not None  # a program may only count frames
-        self._log = self._start_mapping_log() if walks or names_user_addresses(spec) else None
         self.groups = _new_groups(self._cgroups) if asks_for_groups(spec) else None
         self._unwinder: Unwinder | None = None
         self._spec, self._maps = spec, maps
         self._offsets: dict[str, int] = {}
+        self._log = self._start_mapping_log() if walks or names_user_addresses(spec) else None
 
     @cached_property
     def _cgroups(self) -> Cgroups:

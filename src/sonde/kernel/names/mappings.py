@@ -84,9 +84,13 @@ class MappingLog(ProcessReports):
 
     def start(self) -> None:
         """Watch every process. If the kernel does not permit that, nothing is remembered."""
-        if not self.open_rings(BUILD_ID):
-            self.open_rings()  # before Linux 5.12
-        self._read_existing_maps()
+        try:
+            if not self.open_rings(BUILD_ID):
+                self.open_rings()  # before Linux 5.12
+            self._read_existing_maps()
+        except BaseException:
+            self.close()
+            raise
 
     def _read_existing_maps(self) -> None:
         """Read the maps of existing processes, which may end before anybody asks for them. One that has no
