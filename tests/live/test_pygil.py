@@ -48,8 +48,9 @@ def folded_ns(text: str, *parts: str) -> int:
                if line[:1] != "#" and all(part in line for part in parts))
 
 
-@pytest.mark.exact
 def test_equals_what_the_threads_measured(target: subprocess.Popen[str]) -> None:
+    """Tried again once: on a busy machine a hold of the lock can be missing, since the kernel runs no program of a
+    watchpoint while a reader of a map is preempted on that CPU (docs/limits.md)."""
     assert target.stdin and target.stdout and target.stdout.readline() == "ready\n"
     with Tracer("flame", "--gil", "-f", "folded", "-p", str(target.pid)) as flame, \
             Tracer("pygil", "--holds", "-n", "1000", "-f", "json", "-p", str(target.pid)) as tracer:
