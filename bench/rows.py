@@ -46,9 +46,8 @@ pairs, by the kernel's statistics, whose cost is in both. The other columns have
 the whole run and from the moment before the work on, memory what the process shows at most. The kernel's memory for
 maps and rings comes on top: Sonde's ring has up to 64 MiB (`perf_rb_pages`), of which the process maps 2 MiB at a time.
 Where the C tool prints fewer rows than there were events, it lost them, and took less time. Sonde has started each tool
-before. The rows are of runs of two rounds (`--rounds 2`; opensnoop, execsnoop, exitsnoop, syncsnoop, funclatency,
-hardirqs and profile: three) on 29 November, beside other work on both CPUs (load 4 to 5): on an idle machine the tools
-trace sooner, and take less CPU time.
+before. All rows are of one run of two rounds (`--rounds 2`), those of softirqs and profile of one of eight, on
+29 November, on a machine that did nothing else.
 
 """
 
@@ -78,8 +77,8 @@ A sample took profile 16 to 21 µs, and the one in C 14 to 18, in three runs in 
 stacks are nearly all of it: with neither a sample takes 2 (`profile:hz:49 /pid != 0/ { @[comm, pid] = count(); }`).
 So its ratio is near 1.0, and its pairs, of some hundred samples each, lie on both sides.
 
-From the work on, statsnoop, killsnoop, syncsnoop, mountsnoop, gethostlatency and tcplife take less CPU time than those
-in C, the others more. Sonde reads records each 21 ms where few come; before, when it read them each 5 ms or more often,
+From the work on, opensnoop, statsnoop, killsnoop, syncsnoop, mountsnoop and gethostlatency take less CPU time than
+those in C, the others more. Sonde reads records each 21 ms where few come; before, when it read them each 5 ms or more often,
 syncsnoop took 1.913 s for 40,010 rows, execsnoop 0.064 and exitsnoop 0.042 s. What is left for a few rows is Python's:
 it wakes up, reads, puts in order and prints, which takes some 0.4 ms each time. The symbols of up to 1,024 addresses in
 the kernel are asked for one by one, in some 30 µs each, in place of the text of `/proc/kallsyms`, for which the kernel
