@@ -7,8 +7,9 @@ Debian's kernel 6.1 runs under QEMU (tests/vm/vmrun.py) with ``possible_cpus=N``
 each CPU and what reads them then have N parts. For each script and number of CPUs: the kernel's memory when the script
 runs and its map has 256 keys, the process' own at most, the time from its start to that of the traced command, the time
 from that one's end to its own, and how many of the command's 1,024 calls it counted. Times are an emulator's, good for
-comparing guests with one another: the best round, after the first, which compiles. With --count-instructions the
-guest's clock goes by these: then times do not depend on what else the host does. Prints Markdown tables; needs root.
+comparing guests with one another: the best round, after the first, which compiles. With --count-instructions one CPU is
+there, and the guest's clock goes by these: then times do not depend on what else the host does. Prints Markdown tables;
+needs root.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     numbers = [int(each) for each in chosen.cpus.split(",")]
-    options = ["--count-instructions"] if chosen.count_instructions else []
+    options = ["--cpus", "1", "--count-instructions"] if chosen.count_instructions else []
     found = {number: measure(number, chosen.rounds, options) for number in numbers}
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")

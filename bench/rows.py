@@ -78,11 +78,12 @@ stacks are nearly all of it: with neither a sample takes 2 (`profile:hz:49 /pid 
 So its ratio is near 1.0, and its pairs, of some hundred samples each, lie on both sides.
 
 From the work on, opensnoop, statsnoop, killsnoop, syncsnoop, mountsnoop and gethostlatency take less CPU time than
-those in C, the others more. Sonde reads records each 21 ms where few come; before, when it read them each 5 ms or more often,
-syncsnoop took 1.913 s for 40,010 rows, execsnoop 0.064 and exitsnoop 0.042 s. What is left for a few rows is Python's:
-it wakes up, reads, puts in order and prints, which takes some 0.4 ms each time. The symbols of up to 1,024 addresses in
-the kernel are asked for one by one, in some 30 µs each, in place of the text of `/proc/kallsyms`, for which the kernel
-takes 0.04 s (`time cat /proc/kallsyms`, 122,000 symbols): wakeuptime took 0.097 s, offcputime 0.113 s with it.
+those in C, the others more. Sonde reads records each 21 ms where few come; before, when it read them each 5 ms or more
+often, syncsnoop took 1.913 s for 40,010 rows, execsnoop 0.064 and exitsnoop 0.042 s. What is left for a few rows is
+Python's: it wakes up, reads, puts in order and prints, which takes some 0.4 ms each time. The symbols of up to 1,024
+addresses in the kernel are asked for one by one, in some 30 µs each, in place of the text of `/proc/kallsyms`, for
+which the kernel takes 0.04 s (`time cat /proc/kallsyms`, 122,000 symbols): wakeuptime took 0.097 s, offcputime 0.113 s
+with it.
 
 The second start of a tool, until it has attached and ended again (`sonde TOOL --dry-run`, Sonde installed from its
 wheel), takes these times the CPU time of the interpreter alone, the medians of nine rounds in turn at a load of 4 to 5:

@@ -2,7 +2,7 @@
 """Run a command inside one of Debian's kernels under QEMU's software emulation.
 
     tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S]
-                      [--memory 256M] [--append WORDS] [--count-instructions] -- COMMAND [ARG...]
+                      [--memory 256M] [--cpus N] [--append WORDS] [--count-instructions] -- COMMAND [ARG...]
 
 The guest's root is the host's root file system (virtiofs or 9p, exported read-only) under a tmpfs overlay, so that
 every interpreter, virtual environment and checkout is there under its own path and nothing that the command writes
@@ -68,11 +68,12 @@ def virtiofsd() -> str | None:
 
 
 class Shape(NamedTuple):
-    """What may be particular to a guest: its memory, what else its kernel is told, and whether its clock counts
-    instructions, which other load of the host does not change."""
+    """What may be particular to a guest: its memory, what else its kernel is told, its CPUs, and whether its clock
+    counts instructions, which other load of the host does not change."""
 
     memory: str
     append: str
+    cpus: int
     counts_instructions: bool
 
 
@@ -166,7 +167,7 @@ class Machine:
         memory = self.shape.memory
         arguments = [
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
-            "-accel", "tcg,thread=single", "-smp", "2", *self._clock(),
+            "-accel", "tcg,thread=single", "-smp", str(self.shape.cpus), *self._clock(),
             "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
             *self._share(directory), "-device", f"virtio-serial-{self.arch.bus}",
             *self._port("con", self.console.extend), "-serial", "chardev:con"]
@@ -182,7 +183,7 @@ class Machine:
         return [*arguments, "-kernel", str(kernel), "-initrd", str(initrd), "-append", line]
 
     def _clock(self) -> list[str]:
-        """With more than 1 ns an instruction the two CPUs wait for each other at boot."""
+        """With more than 1 ns an instruction two CPUs wait for each other at boot; those of 6.1 also with that."""
         return ["-icount", "shift=0"] if self.shape.counts_instructions else []
 
     def _share(self, directory: str) -> list[str]:
@@ -317,6 +318,7 @@ def main() -> int:
                         help="a port of 127.0.0.1 that leads to one of the guest (repeatable)")
     parser.add_argument("--memory", default="2G", help="of the guest")
     parser.add_argument("--append", default="", metavar="WORDS", help="for the kernel's command line")
+    parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("--count-instructions", action="store_true", help="the guest's clock goes by these, 1 ns each")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
     parser.add_argument("command", nargs="*")
@@ -332,7 +334,7 @@ def main() -> int:
         if not arguments.command:
             parser.error("no command")
         return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward,
-                   Shape(arguments.memory, arguments.append, arguments.count_instructions))
+                   Shape(arguments.memory, arguments.append, arguments.cpus, arguments.count_instructions))
     except Unavailable as problem:
         sys.stderr.write(f"vmrun: {problem}\n")
         return 125
