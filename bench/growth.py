@@ -226,17 +226,20 @@ the kernel's memory while the script runs and its map has 256 keys, on 29 Novemb
 | `@[n] = hist(n, 5)` | 8.2 | 20.1 | 32.1 | 44, and 27 of 1,024 calls counted |
 | strings of 4 KiB, in scratch memory | 0.8 | 3.9 | 14.2 | unchanged |
 
-All 1,024 calls were counted in each guest by each script. Times are comparable with `bench/cpus.py --count`, where the
-guest has one CPU and its clock counts that one's instructions (29 November). A start with 256 possible CPUs takes 1.00
-to 1.15 times as long as with 2: 3.00 s and 2.99 for `printf()`, 3.37 and 3.04 for `@[n] = count()`, whose tables are
-larger. From the end of the work to Sonde's end it takes:
+All 1,024 calls were counted in each guest by each script. Times are comparable with
+`bench/cpus.py --count-instructions`, where the guest has one CPU and its clock goes by that one's instructions, 1 ns
+each (29 November, the better of two rounds). A start with 256 possible CPUs takes 0.38 s for `printf()`, as with 2
+(0.37 s), and 0.43 s for `@[n] = count()`, whose tables are larger (0.40 s). From the end of the work to Sonde's end it
+takes:
 
-| script | 2 | 64 | 256 | 256, before empty parts were skipped |
-|---|---|---|---|---|
-| `@[n] = count()` | 0.32 s | 0.50 s | 1.05 s | unchanged |
-| `@[n] = hist(n)` | 0.59 s | 0.79 s | 0.79 s | not measured |
-| `@[n] = hist(n, 5)` | 3.60 s | 4.15 s | 4.14 s | 16.7 s, in a guest of two CPUs at a high load |
-| `@[n] = tseries(1, 1h, 10)` | 0.55 s | 1.01 s | 2.20 s | 12.88 s |
+| script | 2 | 64 | 256 |
+|---|---|---|---|
+| `@[n] = count()` | 0.04 s | 0.06 s | 0.13 s |
+| `@[n] = hist(n)` | 0.07 s | 0.10 s | 0.10 s |
+| `@[n] = hist(n, 5)` | 0.45 s | 0.52 s | 0.52 s |
+| `@[n] = tseries(1, 1h, 10)` | 0.07 s | 0.13 s | 0.27 s |
+
+Before parts of CPUs that have nothing were skipped, the last one took 1.6 s with 256 possible CPUs.
 
 `-v` says what the CPUs have each for itself and what they share.
 """  # noqa: E501
