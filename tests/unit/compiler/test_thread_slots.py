@@ -34,6 +34,22 @@ def plain(monkeypatch: pytest.MonkeyPatch, text: str, kernel: str = "6.18") -> K
         return loaded(text, kernel)
 
 
+def check_slots_and_hash(made: Kernel, other: Kernel, choose: random.Random, kernel: str) -> None:
+    """A script with slots and without does the same, whoever runs what of it."""
+    assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
+    for _ in range(60):
+        which, tid, cpu = choose.randrange(len(made.spec.programs)), choose.choice(THREADS), choose.randrange(2)
+        for each in (made, other):
+            set_task(each, tid, kernel=kernel)
+            each.cpu = cpu
+            each.clock = 1000
+            each.run(which)
+        assert [e.args for e in made.events] == [e.args for e in other.events]
+        assert made.map("@s") == other.map("@s") and made.map("@t") == other.map("@t")
+    assert made.errors() == other.errors()
+    assert left_in_purses(made, "@s") + len(made.map("@s")) == made.spec.find_map("@s").max_entries
+
+
 def slotted(text: str, **options: Any) -> set[str]:
     return {made.name for made in compiled(text, **options).maps if made.slots}
 
@@ -166,19 +182,7 @@ def test_random_programs_do_the_same(monkeypatch: pytest.MonkeyPatch, few: None,
     elif key != "tid":  # any number, also such as no slot can have
         text = text.replace("(uint32)", "(int32)" if "int32" in key else "(int64)").replace("tid", key)
         text += f" END {{ delete(@s, {key}); delete(@t, {key}); }}"
-    made, other = loaded(text, kernel), plain(monkeypatch, text, kernel)
-    assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
-    for _ in range(60):
-        which, tid, cpu = choose.randrange(len(made.spec.programs)), choose.choice(THREADS), choose.randrange(2)
-        for each in (made, other):
-            set_task(each, tid, kernel=kernel)
-            each.cpu = cpu
-            each.clock = 1000
-            each.run(which)
-        assert [e.args for e in made.events] == [e.args for e in other.events]
-        assert made.map("@s") == other.map("@s") and made.map("@t") == other.map("@t")
-    assert made.errors() == other.errors()
-    assert left_in_purses(made, "@s") + len(made.map("@s")) == made.spec.find_map("@s").max_entries
+    check_slots_and_hash(loaded(text, kernel), plain(monkeypatch, text, kernel), choose, kernel)
 
 
 def statement_of_tuples(choose: random.Random, key: str, depth: int = 0) -> str:
@@ -203,19 +207,7 @@ def test_random_programs_do_the_same_with_tuples(monkeypatch: pytest.MonkeyPatch
     made_first = f"@s[{key}] = (nsecs, (uint8)1, comm); @t[{key}] = (nsecs, (uint8)2, comm);"
     text = f"config = {{ max_map_keys = {choose.randrange(1, 7)} }} BEGIN {{ {before}{made_first} {first} }} " \
         f"END {{ {before}{second} }}"
-    made, other = loaded(text, kernel), plain(monkeypatch, text, kernel)
-    assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
-    for _ in range(60):
-        which, tid, cpu = choose.randrange(len(made.spec.programs)), choose.choice(THREADS), choose.randrange(2)
-        for each in (made, other):
-            set_task(each, tid, kernel=kernel)
-            each.cpu = cpu
-            each.clock = 1000
-            each.run(which)
-        assert [e.args for e in made.events] == [e.args for e in other.events]
-        assert made.map("@s") == other.map("@s") and made.map("@t") == other.map("@t")
-    assert made.errors() == other.errors()
-    assert left_in_purses(made, "@s") + len(made.map("@s")) == made.spec.find_map("@s").max_entries
+    check_slots_and_hash(loaded(text, kernel), plain(monkeypatch, text, kernel), choose, kernel)
 
 
 PAIR = "config = { max_map_keys = %d } BEGIN { @s[tid] = nsecs; } END { @r[tid, 1] = @s[tid]; delete(@s, tid); } " \

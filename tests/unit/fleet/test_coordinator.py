@@ -77,7 +77,7 @@ def test_ctrl_c_collects_what_there_is_in_two_seconds() -> None:
         fleet.stop()
         while not fleet.done:
             fleet.poll(0.1)
-    assert time.monotonic() - asked < coordinator.SILENCE
+    assert time.monotonic() - asked < coordinator.COLLECTING + 2
     assert {member.name: member.reason.partition(",")[0] for member in fleet.missing} == {"h5": "no answer at the end"}
 
 

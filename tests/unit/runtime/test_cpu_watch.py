@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sonde.errors import SyscallError
+from sonde.errors import MachineError, SyscallError
 from sonde.runtime.attach import cpu_watch
 from sonde.runtime.attach.links import Links, runs_on_cpus
 from sonde.spec import Attach
@@ -47,8 +47,20 @@ def test_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.become(1, 2) == ["CPU 1 came online: profile:hz:9 runs there from now on"]
     assert machine.attached == [("profile:hz:9", 2), ("interval:s:1", 2), ("profile:hz:9", 1)]
     assert machine.become(1, 2, 9) == [
-        "profile:hz:9 cannot run on CPU 9, which came online: perf_event_open: No such device"]
+        "profile:hz:9 cannot run on CPU 9: perf_event_open: No such device"]
     assert machine.become(2) == []  # the timer is on CPU 2
+
+
+def test_a_list_that_cannot_be_read_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+
+    def refuse() -> list[int]:
+        raise MachineError("online: Too many open files")
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu_watch, "online_cpus", refuse)
+        assert machine.become() == ["CPUs that come online are not seen: online: Too many open files"]
+        assert machine.become() == []
+    assert machine.become(0, 1, 2) == ["CPU 2 came online: profile:hz:9 runs there from now on"]
 
 
 def test_a_budget_attaches_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

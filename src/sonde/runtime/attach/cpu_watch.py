@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ...errors import SyscallError
+from ...errors import MachineError, SondeError
 from ...kernel.host import online_cpus
 from ..maps.full_maps import LOOK
 from .links import Links, attach_to_cpu, is_gated, runs_on_cpus
@@ -39,6 +39,7 @@ class CpuWatch:
         self._links = links
         self._online = online_cpus()
         self._timer_cpu = self._online[0]
+        self._blind = False  # the last look saw nothing
         self._next = time.monotonic() + LOOK
 
     @property
@@ -49,7 +50,13 @@ class CpuWatch:
     def follow_cpus(self) -> list[str]:
         """Attach to those that came since the last look, and move timers off one that went: what to tell of it."""
         self._next = time.monotonic() + LOOK
-        before, self._online = self._online, online_cpus()
+        before = self._online
+        try:
+            self._online = online_cpus()
+        except MachineError as error:  # no reason to end the trace; without a descriptor, say
+            first, self._blind = not self._blind, True
+            return [f"CPUs that come online are not seen: {error.message}"] if first else []
+        self._blind = False
         if before == self._online:
             return []
         changes = []
@@ -61,7 +68,7 @@ class CpuWatch:
         if self._timer_cpu not in self._online:
             gone, self._timer_cpu = self._timer_cpu, self._online[0]
             changes += self._attach_all(self._timers, self._timer_cpu,
-                                     f"CPU {gone} went offline: {{}} runs on CPU {self._timer_cpu} from now on")
+                                        f"CPU {gone} went offline: {{}} runs on CPU {self._timer_cpu} from now on")
         return changes
 
     def _attach_all(self, attachments: list[tuple[Attach, Fd, int]], cpu: int, text: str) -> list[str]:
@@ -70,6 +77,6 @@ class CpuWatch:
             try:
                 attach_to_cpu(point, program, cookie, self._links, cpu)
                 changes.append(text.format(point.name))
-            except SyscallError as error:
-                changes.append(f"{point.name} cannot run on CPU {cpu}, which came online: {error.message}")
+            except SondeError as error:
+                changes.append(f"{point.name} cannot run on CPU {cpu}: {error.message}")
         return changes
